@@ -2,6 +2,7 @@
 
 StoreError
 ├── TurnConflict        the turn is known with another body
+│   └── TurnErased          the turn was erased, in whole or in part: its name is used up
 ├── ResourceBusy        another transaction held a lock for longer than the time-out (try again)
 │   └── TurnBusy            another request is writing this turn right now
 ├── AuthorityEnded      the key of the call was revoked or has expired since the call began; nothing was written
@@ -43,6 +44,10 @@ class StoreError(Exception):
 
 class TurnConflict(StoreError):
     """The turn is known with another body."""
+
+
+class TurnErased(TurnConflict):
+    """The turn was erased, in whole or in part: nothing is stored under its name again."""
 
 
 class ResourceBusy(StoreError):

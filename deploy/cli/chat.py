@@ -1,24 +1,33 @@
-"""Parses OpenAI chat messages and Responses items into turns: an array, an object with `messages`, or JSON Lines."""
+"""Parses conversations into turns: messages of OpenAI, Anthropic, Gemini, LangChain and others, exports of chats."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deploy.cli.bounded_lines import BOM
-from deploy.cli.chat_document import NotAChatDocument, read_elements
-from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
+from deploy.cli.chat_document import NotAChatDocument, read_conversations
+from deploy.cli.conversations import Conversation
+from deploy.cli.parsed import (
+    BadLine,
+    Parsed,
+    TurnNames,
+    Unrecognised,
+    check_turn,
+    derive_session_name,
+    describe_first_error,
+)
 from producers.turns.items import is_blank, is_item
+from producers.turns.message_forms import UnknownForm, identify_message, recognise_message
+from producers.turns.message_times import find_time
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
-
 #: A message of this service, or an unchanged item of OpenAI's APIs.
 Said = Message | Mapping[str, Any]
-ROLES = ("user", "assistant", "tool", "system", "developer", "function")
 
 
 class _ChatMessage(BaseModel):
@@ -26,89 +35,124 @@ class _ChatMessage(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
-    role: Literal["user", "assistant", "tool", "system"]
+    role: str
     content: str | list[dict[str, Any]] | None = Field(default=None, repr=False)
     name: str | None = None
 
 
 @dataclass
 class _Group:
-    """The messages of one turn, up to the next user message; `spoiled` by a bad message."""
+    """The messages of one turn; `spoiled` by a bad message, `key` names it."""
 
     line: int
+    key: str = ""
     messages: list[Said] = field(default_factory=list)
-    asked: bool = False
     spoiled: bool = False
 
 
-def parse_chat_turns(stream: BinaryIO, session_name: str) -> Iterator[Parsed]:
-    """Yield the turns of one document: a user message and what follows up to the next one.
+@dataclass(frozen=True, slots=True)
+class SessionChoice:
+    """The session of a conversation: its own id, or the file's name; `given` by the caller goes before both."""
 
-    Messages before the first user message belong to the first turn. A turn with a bad message is not
-    yielded, because an incomplete turn could never be completed later; its number is still used, so that
-    later turns keep their names when the message is corrected.
+    file: str
+    given: str | None = None
+
+    def name(self, conversation: Conversation, *, alone: bool) -> str:
+        """Return the session of a conversation that is `alone` in its file, or one of several."""
+        if self.given is None:
+            return derive_session_name(conversation.name or self.file)
+        return self.given if alone else derive_session_name(f"{self.given}-{conversation.name or ''}")
+
+
+def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Parsed]:
+    """Yield the turns of one document: a user message and what follows up to the next one; of people, each message.
+
+    Messages before the first user message are a turn of their own. A turn is named by the id of its first message, or
+    by what that says, so that a longer export gives the old turns their old names. A turn with a bad message is not
+    yielded, because an incomplete turn could never be completed later. A document none of whose messages is in a known
+    form is Unrecognised.
     """
     raw = stream.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
         yield BadLine(1, f"a chat document of more than {LONGEST_DOCUMENT} bytes")
         return
     try:
-        found = list(read_elements(raw.removeprefix(BOM)))
+        conversations = read_conversations(raw.removeprefix(BOM))
     except NotAChatDocument as error:
         yield BadLine(error.line, str(error), len(raw))
         return
-    yield from _group_turns(found, session_name, len(raw))
+    if problem := _find_unrecognised(conversations):
+        yield Unrecognised(1, problem, len(raw))
+        return
+    names: dict[str, TurnNames] = {}
+    for one in conversations:
+        session = sessions.name(one, alone=len(conversations) == 1)
+        yield from _parse_conversation(one, session, names.setdefault(session, TurnNames()), len(raw))
 
 
-def _group_turns(found: list[tuple[int, Any]], session_name: str, offset: int) -> Iterator[Parsed]:
+def _find_unrecognised(conversations: Sequence[Conversation]) -> str:
+    """Return why none of the messages can be read; empty where one can, or there are none."""
+    problem = ""
+    for one in conversations:
+        for _, value in one.messages:
+            said = _parse_message(value)
+            if not isinstance(said, str):
+                return ""
+            problem = problem or said
+    return problem
+
+
+def _parse_conversation(one: Conversation, session: str, names: TurnNames, offset: int) -> Iterator[Parsed]:
     groups: list[_Group] = []
-    for line, value in found:
+    for line, value in one.messages:
         message = _parse_message(value)
-        role = value.get("role") if isinstance(value, dict) else None
-        if not groups or (role == "user" and groups[-1].asked):
+        if message is None:
+            continue
+        role = value.get("role") if isinstance(message, str) and isinstance(value, dict) else _field_of(message, "role")
+        if not groups or one.of_people or role == "user":
             groups.append(_Group(line))
         group = groups[-1]
-        group.asked = group.asked or role == "user"
         if isinstance(message, str):
             group.spoiled = True
             yield BadLine(line, message, offset)
-        elif message is not None:
+        else:
+            group.key = group.key or _derive_key(value, message)
             group.messages.append(message)
-    for ordinal, group in enumerate(groups, 1):
+    for group in groups:
         if group.messages and not group.spoiled:
-            yield _close_group(group, ordinal, session_name, offset)
+            turn = NewTurn(session, tuple(group.messages), names.take(group.key))
+            yield check_turn(turn, group.line, offset, may_grow=not one.of_people)
 
 
 def _parse_message(value: Any) -> Said | str | None:
     """Return the message, None for a blank one, or a text that says what is wrong with it."""
     if not isinstance(value, dict):
         return "not a message"
-    if is_item(value):
-        return _parse_item(value)
-    try:
-        wire = _ChatMessage.model_validate(value)
-    except ValidationError as error:
-        return describe_first_error(error)
-    if not wire.content:
-        return None
-    return Message(wire.role, wire.content, wire.name)
-
-
-def _parse_item(value: Mapping[str, Any]) -> Said | str | None:
     if not isinstance(value.get("type", ""), str):
         return "type: must be a text"
-    if value.get("role", "user") not in ROLES or ("role" not in value and "type" not in value):
-        return f"role: must be one of {', '.join(ROLES)}"
-    return None if is_blank(dict(value)) else value
+    try:
+        return _build_said(recognise_message(value))
+    except UnknownForm as error:
+        return str(error)
+    except ValidationError as error:
+        return describe_first_error(error)
 
 
-def _close_group(group: _Group, ordinal: int, session_name: str, offset: int) -> Parsed:
-    said = [(_field_of(one, "role"), _field_of(one, "content")) for one in group.messages]
-    role, content = next((one for one in said if one[0] == "user"), said[0])
+def _build_said(known: dict[str, Any]) -> Said | None:
+    if is_item(known):
+        return None if is_blank(known) else known
+    wire = _ChatMessage.model_validate(known)
+    return Message(wire.role, wire.content, wire.name, find_time(known)) if wire.content else None
+
+
+def _derive_key(value: Mapping[str, Any], said: Said) -> str:
+    """Return what names the turn that begins with this message: its id, or what it says, by whom and when."""
+    if (given := identify_message(value)) is not None:
+        return given
+    content = _field_of(said, "content")
     text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
-    turn = NewTurn(session_name, tuple(group.messages), derive_turn_name(ordinal, str(role or ""), text))
-    return check_turn(turn, group.line, offset)
+    return TurnNames.digest(*(str(_field_of(said, name) or "") for name in ("role", "name", "timestamp")), text)
 
 
-def _field_of(said: Said, name: str) -> Any:
-    return getattr(said, name) if isinstance(said, Message) else said.get(name)
+def _field_of(said: Said | str, name: str) -> Any:
+    return said.get(name) if isinstance(said, Mapping) else getattr(said, name, None)

@@ -1,9 +1,11 @@
-"""Reads the messages or items of an OpenAI document, each with the line on which it begins."""
+"""Reads a JSON document of conversations, or JSON Lines of messages, each message with the line on which it begins."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
+
+from deploy.cli.conversations import MESSAGE_FIELDS, Conversation, find_conversations, is_of_people, keep_said
 
 #: Fields of a whole document or of one of our turns, which no message has.
 _OF_OTHERS = frozenset({"messages", "session_id", "turn_id"})
@@ -11,42 +13,77 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class NotAChatDocument(Exception):
-    """The document is neither a JSON array nor an object with a list of messages; `line` is where that shows."""
+    """The document cannot be read, or holds no conversation in a known form; `line` is where that shows."""
 
     def __init__(self, problem: str, line: int = 1) -> None:
         super().__init__(problem)
         self.line = line
 
 
-def read_elements(raw: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) of each element of the array, of the object's `messages`, or of JSON Lines of messages.
+def read_conversations(raw: bytes) -> list[Conversation]:
+    """Return the conversations of a document, or of lines; a line that is not JSON is a message None.
 
-    The value of a line that is not JSON is None. Raises NotAChatDocument.
+    Raises NotAChatDocument.
     """
     text = _decode_text(raw)
     if begins_with_message(text):
-        yield from _read_lines(text)
-        return
+        return [_build_conversation(list(_read_lines(text)))]
+    if holds_conversation_lines(text):
+        return [one for line, value in _read_lines(text) for one in _find_or_fail(value, line)]
     value = _parse_json(text)
     at = _skip_space(text, 0)
-    if isinstance(value, dict):
-        if not isinstance(value.get("messages"), list):
-            raise NotAChatDocument("the object holds no list `messages`")
-        at = _find_value(text, at, "messages")
-    elif not isinstance(value, list):
-        raise NotAChatDocument("neither a JSON array nor an object with `messages`")
-    line = 1 + text.count("\n", 0, at)
-    for start, element in _walk_array(text, at):
-        line += text.count("\n", at, start)
-        at = start
-        yield line, element
+    if isinstance(value, list):
+        return _read_array(text, at)
+    if isinstance(value, dict) and isinstance(value.get("messages"), list) and (found := find_conversations(value)):
+        # A message's own line is known where the object itself holds the list.
+        lines = [line for line, _ in _read_elements(text, _find_value(text, at, "messages"))]
+        whole = len(lines) == len(found[0].messages)
+        messages = [(line, one) for line, (_, one) in zip(lines, found[0].messages, strict=True)] if whole else None
+        return [Conversation(messages or found[0].messages, found[0].name, found[0].of_people)]
+    return _find_or_fail(value, 1)
 
 
 def begins_with_message(text: str) -> bool:
     """Return whether the first line is a single message or item, and not a turn."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    value = _parse_line(first)
+    value = _parse_line(_first_line(text))
     return isinstance(value, dict) and not {"role", "type"}.isdisjoint(value) and not _OF_OTHERS & set(value)
+
+
+def holds_conversation_lines(text: str) -> bool:
+    """Return whether each line is an object that holds a conversation, as files for fine-tuning are."""
+    return bool(find_conversations(_parse_line(_first_line(text)))) and len(text.strip().split("\n", 1)) > 1
+
+
+def may_hold_conversations(text: str) -> bool:
+    """Return whether a document, or the beginning of a longer one, is an object that holds conversations."""
+    try:
+        return bool(find_conversations(json.loads(text)))
+    except (ValueError, RecursionError):
+        return holds_conversation_lines(text) or any(f'"{name}"' in text for name in MESSAGE_FIELDS)
+
+
+def _read_array(text: str, at: int) -> list[Conversation]:
+    """Return the conversations of an array: of messages, or of conversations."""
+    elements = list(_read_elements(text, at))
+    first = elements[0][1] if elements else None
+    if find_conversations(first) and not {"role", "type"} & set(first or ()):
+        return [one for line, value in elements for one in _find_or_fail(value, line)]
+    return [_build_conversation(elements)]
+
+
+def _build_conversation(messages: list[tuple[int, Any]]) -> Conversation:
+    said = keep_said(messages)
+    return Conversation(said, of_people=is_of_people(said))
+
+
+def _find_or_fail(value: Any, line: int) -> list[Conversation]:
+    if found := find_conversations(value, line):
+        return found
+    raise NotAChatDocument("neither an array of messages nor an object that holds a conversation", line)
+
+
+def _first_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line.strip()), "")
 
 
 def _read_lines(text: str) -> Iterator[tuple[int, Any]]:
@@ -78,6 +115,15 @@ def _parse_json(text: str) -> Any:
     except (ValueError, RecursionError):
         problem, line = "not JSON that can be read (a number or a nesting out of range)", 1
     raise NotAChatDocument(problem, line)
+
+
+def _read_elements(text: str, at: int) -> Iterator[tuple[int, Any]]:
+    """Yield line and value of each element of a valid array; `at` is the offset of its opening bracket."""
+    line = 1 + text.count("\n", 0, at)
+    for start, element in _walk_array(text, at):
+        line += text.count("\n", at, start)
+        at = start
+        yield line, element
 
 
 def _walk_array(text: str, at: int) -> Iterator[tuple[int, Any]]:

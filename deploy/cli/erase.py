@@ -3,9 +3,10 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 import typer
 from rich.console import Group
@@ -20,6 +21,7 @@ from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
+from deploy.cli.user_names import parse_user_id
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from deploy.notices import print_notice, replace_unprintable
@@ -31,6 +33,7 @@ from store.database import Database
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.erasure.user_names import is_name
 from store.errors import IsReflection, NotFound
+from store.memory.listings import Listings
 
 #: Tables whose dead rows hold what was erased until they are vacuumed.
 VACUUMED = (
@@ -176,7 +179,11 @@ def session_command(
 def user_command(
     user: Annotated[
         str,
-        typer.Argument(parser=name_arguments.parse_name, metavar="USER", help="The `user_id` of the turns."),
+        typer.Argument(
+            parser=name_arguments.parse_name,
+            metavar="USER",
+            help="The `user_id` of the turns, or an id of `users list`.",
+        ),
     ],
     *,
     name: NameOption = None,
@@ -239,7 +246,8 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
     require_existing(stack, asked.host, asked.bank)
     if not dry_run and not yes:
         _confirm_erasure(asked.named)
-    host, target = find_host_id(asked.host), asked.target
+    host = find_host_id(asked.host)
+    target = _resolve_target(stack, host, asked.target)
 
     async def estimate(database: Database) -> tuple[Receipt, Sequence[str]]:
         erasures = Erasures(database, await DatabaseClock.asked(database))
@@ -272,6 +280,18 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
         print_json({"dry_run": dry_run, **({"aliases": list(aliases)} if dry_run else {}), **as_json(receipt)})
     else:
         create_console().print(_render_receipt(receipt, aliases, dry_run=dry_run))
+
+
+def _resolve_target(stack: Stack, host: UUID, target: ErasureTarget) -> ErasureTarget:
+    """Return the target; of a user who is given by id, with the name that belongs to it."""
+    user = parse_user_id(target.name) if target.kind is Kind.USER else None
+    if user is None:
+        return target
+
+    async def read_name(database: Database) -> str | None:
+        return await Listings(database, await DatabaseClock.asked(database)).user_name(host, user)
+
+    return replace(target, name=run_on_database(stack, read_name) or target.name)
 
 
 def _confirm_erasure(named: str) -> None:

@@ -1,32 +1,32 @@
-"""The formats of `afterturn ingest`: our JSON Lines, OpenAI chat messages, `Name: text` transcripts. Pure parsing.
+"""The formats of `afterturn ingest`: our JSON Lines, messages and exports of chats, transcripts. Pure parsing.
 
 Every parser yields turns, and bad lines with their numbers, in the order of the file; no content makes it raise.
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, Literal
 
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
+from deploy.cli.agent_files import parse_agent_file
 from deploy.cli.bounded_lines import BOM, read_lines
-from deploy.cli.chat import parse_chat_turns
-from deploy.cli.chat_document import begins_with_message
-from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
+from deploy.cli.chat import SessionChoice, parse_chat_turns
+from deploy.cli.chat_document import begins_with_message, may_hold_conversations
+from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
+from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript
+from deploy.cli.whatsapp import begins_as_whatsapp, parse_whatsapp
 from producers.turns.items import is_item
-from store.identity import digest_name
 
 #: The service's default limit for a request, in bytes; a longer line cannot be sent.
 LONGEST_LINE = 2_097_152
-LONGEST_SESSION_ID = 128
 _SAMPLED_LINES = 50
 _SAMPLED_CHARACTERS = 4096
-
-_NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
-_ROLES = {"assistant": "assistant", "ai": "assistant", "agent": "assistant", "bot": "assistant", "system": "system"}
+#: Fields by which a line is a turn of `POST /api/v1/turns`.
+_OF_TURNS = frozenset({"session_id", "turn_id"})
 
 
 class Format(StrEnum):
@@ -35,6 +35,9 @@ class Format(StrEnum):
     JSONL = "jsonl"
     CHAT = "chat"
     TRANSCRIPT = "transcript"
+    WHATSAPP = "whatsapp"
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
     #: Plain text or Markdown, stored as one document; never detected by content.
     DOCUMENT = "document"
 
@@ -69,35 +72,74 @@ class _Turn(_Strict):
     gateway: bool | None = None
 
 
+#: What `detect_format` looks for; an error names it.
+LOOKED_FOR = (
+    "looked for: JSON Lines of turns (session_id, turn_id, messages); messages of OpenAI, Anthropic, Gemini, "
+    "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Telegram, Discord, Slack, Messenger and "
+    "WhatsApp; session files of Claude Code and Codex; and transcripts, `Name: text` a line"
+)
+#: Types of the lines of Codex's session files.
+_OF_CODEX = frozenset({"session_meta", "event_msg", "response_item", "turn_context"})
+
+
 def detect_format(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None when it is unknown."""
     text = head.removeprefix(BOM).decode(errors="replace").strip()
-    if re.match(r"\[\s*[{\]]", text) or begins_with_message(text):
+    lines = [line for line in text.splitlines()[:_SAMPLED_LINES] if line.strip()]
+    if not lines:
+        return Format.JSONL
+    objects = [value for line in lines if isinstance(value := _try_json(line), dict)]
+    if agent := next(filter(None, map(_find_coding_agent, objects)), None):
+        return agent
+    if any(not _OF_TURNS.isdisjoint(value) for value in objects) or _is_cut_turn(lines[0]):
+        return Format.JSONL
+    if re.match(r"\[\s*[{\[\]]", text) or begins_with_message(text):
         return Format.CHAT
-    lines = [line.strip() for line in text.splitlines()[:_SAMPLED_LINES] if line.strip()]
-    if text.startswith("{") and _is_chat_object(text, lines):
-        return Format.CHAT
-    objects = sum(line.startswith("{") for line in lines)
-    named = sum(_NAMED.fullmatch(line) is not None for line in lines)
-    if not objects and not named:
-        return None if lines else Format.JSONL
-    return Format.JSONL if objects >= named else Format.TRANSCRIPT
+    if text.startswith("{"):
+        return Format.CHAT if may_hold_conversations(text) else None
+    return _detect_text(lines)
 
 
-def parse_file(stream: BinaryIO, form: Format, session_name: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
-    """Yield the turns and bad lines of a file; `session_name` is used for formats that name no session."""
+def _detect_text(lines: Sequence[str]) -> Format | None:
+    if begins_as_whatsapp(lines):
+        return Format.WHATSAPP
+    return Format.TRANSCRIPT if is_transcript(lines) else None
+
+
+def _is_cut_turn(line: str) -> bool:
+    """Return whether a line is the beginning of a turn that is longer than what was read, or broken."""
+    begun = line[:_SAMPLED_CHARACTERS]
+    return begun.startswith("{") and _try_json(line) is None and any(f'"{name}"' in begun for name in _OF_TURNS)
+
+
+def _find_coding_agent(value: Mapping[str, Any]) -> Format | None:
+    """Return whose session file a line is of; None where it is of none."""
+    if "type" in value and ("parentUuid" in value or {"uuid", "message"} <= set(value) or "leafUuid" in value):
+        return Format.CLAUDE_CODE
+    return Format.CODEX if value.get("type") in _OF_CODEX and "payload" in value else None
+
+
+def _try_json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def parse_file(
+    stream: BinaryIO, form: Format, sessions: SessionChoice, longest: int = LONGEST_LINE
+) -> Iterator[Parsed]:
+    """Yield the turns and bad lines of a file; `sessions` names the sessions of formats that name none."""
     if form is Format.CHAT:
-        return parse_chat_turns(stream, session_name)
-    return _parse_jsonl(stream, longest) if form is Format.JSONL else _parse_transcript(stream, session_name, longest)
-
-
-def derive_session_name(file_name: str) -> str:
-    """Return a session id derived from a file's name: the name, or its beginning and a hash when it is too long."""
-    name = "".join("_" if sign in "/\\" or not sign.isprintable() else sign for sign in file_name)
-    raw = name.encode(errors="replace")
-    if len(raw) <= LONGEST_SESSION_ID and name not in {"", ".", ".."}:
-        return raw.decode()
-    return digest_name(raw.decode())
+        return parse_chat_turns(stream, sessions)
+    if form is Format.JSONL:
+        return _parse_jsonl(stream, longest)
+    if form in (Format.CLAUDE_CODE, Format.CODEX):
+        return parse_agent_file(stream, form.value, sessions)
+    session = sessions.given or derive_session_name(sessions.file)
+    if form is Format.WHATSAPP:
+        return parse_whatsapp(stream, session, longest)
+    return _parse_transcript(stream, session, longest)
 
 
 def _parse_jsonl(stream: BinaryIO, longest: int) -> Iterator[Parsed]:
@@ -129,32 +171,22 @@ def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
 
 
 def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iterator[Parsed]:
+    names = TurnNames()
     for line in read_lines(stream, longest):
         if line.text is None:
             yield BadLine(line.number, line.error, line.offset)
         elif line.text.strip():
-            yield _parse_transcript_line(line.text.strip(), line.number, line.offset, session_name)
+            yield _parse_transcript_line(line.text.strip(), line.number, line.offset, session_name, names)
 
 
-def _parse_transcript_line(line: str, number: int, offset: int, session_name: str) -> Parsed:
-    found = _NAMED.fullmatch(line)
+def _parse_transcript_line(line: str, number: int, offset: int, session_name: str, names: TurnNames) -> Parsed:
+    found = NAMED.fullmatch(line)
     if found is None:
         return BadLine(number, "not `Name: text`", offset)
-    role = _ROLES.get(found["name"].strip().lower(), "user")
-    messages = [Message(role, found["text"], found["name"].strip())]
-    turn = NewTurn(session_name, messages, derive_turn_name(number, role, found["text"]))
+    name, text = found["name"].strip(), found["text"]
+    role = ROLE_NAMES.get(name.lower(), "user")
+    turn = NewTurn(session_name, [Message(role, text, name)], names.take(names.digest(role, name, text)))
     return check_turn(turn, number, offset)
-
-
-def _is_chat_object(text: str, lines: Sequence[str]) -> bool:
-    """Return whether a file that begins with `{` is one chat document and not lines of turns."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        # Several objects, or the beginning of one: a turn names its session early, a chat document never does.
-        of_turns = any(name in text[:_SAMPLED_CHARACTERS] for name in ('"session_id"', '"turn_id"'))
-        return not of_turns and not (len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{"))
-    return "messages" in value and not {"session_id", "turn_id"} & set(value)
 
 
 def _refuse_constant(name: str) -> float:

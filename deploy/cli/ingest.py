@@ -12,10 +12,12 @@ from afterturn_client import Afterturn, RetryPolicy
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deploy.cli.formats import LONGEST_LINE, Format, derive_session_name, detect_format, parse_file
+from deploy.cli.chat import SessionChoice
+from deploy.cli.formats import LONGEST_LINE, LOOKED_FOR, Format, detect_format, parse_file
 from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.parsed import Parsed, Unrecognised
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
 from deploy.notices import print_notice, replace_unprintable
@@ -31,7 +33,8 @@ def ingest_command(
     *,
     bank: Annotated[str, typer.Option(help="The bank of lines that name none.")] = "default",
     session: Annotated[
-        str | None, typer.Option(help="The session of a chat or transcript (default: the file's name).")
+        str | None,
+        typer.Option(help="The session of a chat or transcript (default: the chat's own id, else the file's name)."),
     ] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="Format of the file (default: detected from its beginning).")
@@ -44,21 +47,20 @@ def ingest_command(
 ) -> None:
     """Store a file of conversations, or a document. Running it twice changes nothing.
 
-    Three formats are known: JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; OpenAI chat
-    messages or Responses items, as an array, `{"messages": [...]}` or JSON Lines, a turn being a user message and
-    what follows it; and plain transcripts, `Name: text` a line. A bad line is reported with its number and the
-    rest goes on (exit 1). A file becomes a document that its turns name. With `--format document`, a plain-text or
-    Markdown file is taken in whole and cut into units.
+    Known are JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; messages of OpenAI, Anthropic,
+    Gemini, LangChain, LangGraph or the Vercel AI SDK, as an array, `{"messages": [...]}` or JSON Lines, and exports of
+    ChatGPT and Claude, a turn being a user message and what follows it; session files of Claude Code and Codex, with
+    the turns that their hooks store; exports of Telegram, Discord, Slack, Messenger and WhatsApp, each message a turn;
+    and transcripts, `Name: text` a line. A file in no known form is refused (exit
+    2). A bad line is reported with its number and the rest goes on (exit 1). Turns are named by their message's id or
+    text: a longer export stores what is new. Times without a zone are taken as UTC. A file becomes a document that its
+    turns name. With `--format document`, a plain-text or Markdown file is taken in whole and cut into units.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
     stack = find_running_stack(data)
     with _open_source(file) as stream:
-        found = form or detect_format(stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # every opened stream has it
-        if found is None:
-            raise exit_with(
-                f"{file}: its format is not recognised; give --format jsonl, chat, transcript or document", 2
-            )
+        found = form or _detect_format(file, stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # each stream has it
         with (
             create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client,
             exit_on_api_error(stack),
@@ -66,10 +68,30 @@ def ingest_command(
             path = Path("stdin" if file == "-" else file)
             if found is Format.DOCUMENT:
                 _ingest_document(client, DocumentFile(stream, derive_title(path), bank), patience, as_json=as_json)
-            items = parse_file(stream, found, session or derive_session_name(path.name), LONGEST_LINE)
+            sessions = SessionChoice(path.name, session)
+            items = _refuse_unrecognised(file, parse_file(stream, found, sessions, LONGEST_LINE))
             if path.is_file() and file != "-":
                 items = SourceRegistrar(client, path, bank, patience).mark(items)
             _ingest_items(client, items, _measure_source(file), patience, as_json=as_json)
+
+
+def _detect_format(file: str, head: bytes) -> Format:
+    found = detect_format(head)
+    if found is None:
+        raise exit_with(
+            f"{file}: its format is not recognised; {LOOKED_FOR}. If it is one of them, give --format jsonl, chat, "
+            "whatsapp or transcript; a text that nobody says is stored with --format document",
+            2,
+        )
+    return found
+
+
+def _refuse_unrecognised(file: str, items: Iterator[Parsed]) -> Iterator[Parsed]:
+    """Yield the items; exit 2 where none of the file's messages is in a known form."""
+    for item in items:
+        if isinstance(item, Unrecognised):
+            raise exit_with(f"{file}: none of its messages is recognised: {item.error}", 2)
+        yield item
 
 
 def _ingest_items(client: Afterturn, items: Iterator[Any], size: int | None, patience: float, *, as_json: bool) -> None:
@@ -176,6 +198,7 @@ def _serialise_tally(tally: SentCounts, seconds: float) -> dict[str, Any]:
         "accepted": tally.accepted,
         "duplicates": tally.duplicates,
         "conflicts": tally.conflicts,
+        "erased": tally.erased,
         "bad_lines": [{"line": bad.line, "error": bad.error} for bad in tally.bad_lines],
         "position": tally.position,
         "seconds": round(seconds, 3),
@@ -185,5 +208,5 @@ def _serialise_tally(tally: SentCounts, seconds: float) -> dict[str, Any]:
 def _describe_tally(tally: SentCounts, seconds: float) -> str:
     return (
         f"{tally.read} read: {tally.accepted} new, {tally.duplicates} known already, {tally.conflicts} in conflict, "
-        f"{len(tally.bad_lines)} bad; position {tally.position}; {seconds:.1f} s"
+        f"{tally.erased} erased before, {len(tally.bad_lines)} bad; position {tally.position}; {seconds:.1f} s"
     )

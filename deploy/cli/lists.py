@@ -11,6 +11,7 @@ import typer
 from afterturn_client import Afterturn, Page
 
 from deploy.cli import name_arguments
+from deploy.cli.existence import BANKS_SEARCHED, describe_missing
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_fields, print_rows
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
@@ -38,6 +39,7 @@ banks_app = _create_group("the banks that the key reaches")
 sessions_app = _create_group("the sessions of a bank")
 turns_app = _create_group("the turns of a session")
 users_app = _create_group("the users that the key reaches")
+units_app = _create_group("the units of a bank: messages, facts, documents' pieces")
 
 
 @banks_app.command("list")
@@ -84,7 +86,9 @@ def list_sessions(
     **Example:** `afterturn sessions list --bank support`
     """
     with _open_client(data, bank) as client:
-        _print_page("sessions", client.list_sessions(cursor=cursor, limit=limit), as_json=as_json)
+        page = client.list_sessions(cursor=cursor, limit=limit)
+        _require_bank(client, bank, page)
+        _print_page("sessions", page, as_json=as_json)
 
 
 @sessions_app.command("show")
@@ -115,7 +119,13 @@ def list_turns(
     **Example:** `afterturn turns list monday --bank support`
     """
     with _open_client(data, bank) as client:
-        _print_page("turns", client.list_turns(session, cursor=cursor, limit=limit), as_json=as_json)
+        page = client.list_turns(session, cursor=cursor, limit=limit)
+        _require_bank(client, bank, page)
+        if not page.rows and cursor is None:
+            raise exit_with(
+                f"bank {bank!r} has no session {session!r}; `afterturn sessions list` shows those it has", 1
+            )
+        _print_page("turns", page, as_json=as_json)
 
 
 @turns_app.command("show")
@@ -133,6 +143,25 @@ def show_turn(
     """
     with _open_client(data, bank) as client:
         print_fields(_as_json(client.turn_status(session, turn)), as_json=as_json)
+
+
+@units_app.command("list")
+def list_units(
+    *,
+    bank: BankOption = "default",
+    limit: LimitOption = PAGE,
+    cursor: CursorOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what a bank holds: messages, facts and pieces of documents, by id. `afterturn unit` shows and changes one.
+
+    **Example:** `afterturn units list --bank support`
+    """
+    with _open_client(data, bank) as client:
+        page = client.list_units(cursor=cursor, limit=limit)
+        _require_bank(client, bank, page)
+        _print_page("units", page, as_json=as_json)
 
 
 @users_app.command("list")
@@ -200,8 +229,27 @@ def _find_row(client: Afterturn, read: Callable[[Afterturn, str | None], Page[An
             raise exit_with(f"the key reaches nothing that is called {value!r}", 1)
 
 
+def _require_bank(client: Afterturn, bank: str, page: Page[Any]) -> None:
+    """Exit 1 where a list is empty because there is no such bank that the key reaches."""
+    if page.rows or page.cursor:
+        return
+    names: list[str] = []
+    cursor = None
+    while True:
+        banks = client.list_banks(cursor=cursor)
+        names += [one.bank for one in banks.rows]
+        # A key of a user or an agent names its own banks without their owner: `notes` for `~ana/notes`.
+        if any(name == bank or name.endswith(f"/{bank}") for name in names):
+            return
+        if (cursor := banks.cursor) is None or len(names) >= BANKS_SEARCHED:
+            break
+    raise exit_with(describe_missing(f"the key reaches no bank {bank!r}", "it reaches", bank, names), 1)
+
+
 def _print_page(name: str, page: Page[Any], *, as_json: bool) -> None:
     rows = [_as_json(row) for row in page.rows]
+    if not rows and not as_json:
+        print_notice(f"there are no {name}")
     print_rows({name: rows, "cursor": page.cursor, "has_more": page.cursor is not None}, name, as_json=as_json)
     if page.cursor and not as_json:
         print_notice(f"there are more: go on with --cursor {page.cursor}")

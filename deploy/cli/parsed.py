@@ -1,12 +1,19 @@
-"""The results of a parser: a turn or a bad line, each with its line number."""
+"""The results of a parser: a turn or a bad line, each with its line number; the names of turns and sessions."""
 
 import hashlib
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
+
+from store.identity import digest_name
+
+LONGEST_SESSION_ID = 128
+#: The longest id of a message that names its turn unchanged, in bytes; a longer one is digested.
+LONGEST_TURN_KEY = 200
 
 #: Tags that pydantic adds to the path of an error; they are not fields.
 MESSAGE_KINDS = ("message", "item")
@@ -14,12 +21,16 @@ MESSAGE_KINDS = ("message", "item")
 
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
-    """A turn, its line and offset in the file; `size` is its length in a request, in bytes."""
+    """A turn, its line and offset in the file; `size` is its length in a request, in bytes.
+
+    `may_grow`: a later export of the same chat may add messages to its end.
+    """
 
     line: int
     turn: NewTurn
     size: int
     offset: int = 0
+    may_grow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +45,39 @@ class BadLine:
 Parsed = ParsedTurn | BadLine
 
 
-def derive_turn_name(ordinal: int, role: str, text: str) -> str:
-    """Return `<ordinal>-<12 hex of sha256(role, text)>`, so that the same text in the same place is the same turn."""
-    digest = hashlib.sha256(b"\0".join((role.encode(), text.encode(errors="surrogatepass"))))
-    return f"{ordinal}-{digest.hexdigest()[:12]}"
+@dataclass(frozen=True, slots=True)
+class Unrecognised(BadLine):
+    """A whole file in no known form; `error` says what was looked for."""
 
 
-def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
+@dataclass
+class TurnNames:
+    """Gives the turns of one session their names: by what they say, so that lines before or after change none."""
+
+    _taken: Counter[str] = field(default_factory=Counter)
+
+    def take(self, key: str) -> str:
+        """Return the name of the next turn with this key: the key, and a number where it was taken before."""
+        name = key if len(key.encode(errors="replace")) <= LONGEST_TURN_KEY else self.digest(key)
+        self._taken[name] += 1
+        return name if self._taken[name] == 1 else f"{name}-{self._taken[name]}"
+
+    @staticmethod
+    def digest(*parts: str) -> str:
+        """Return 16 hexadecimal digits that name these texts."""
+        return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def derive_session_name(name: str) -> str:
+    """Return a session id derived from a file's name or a chat's id: that, or its beginning and a hash if too long."""
+    name = "".join("_" if sign in "/\\" or not sign.isprintable() else sign for sign in name)
+    raw = name.encode(errors="replace")
+    if len(raw) <= LONGEST_SESSION_ID and name not in {"", ".", ".."}:
+        return raw.decode()
+    return digest_name(raw.decode())
+
+
+def check_turn(turn: NewTurn, line: int, offset: int, *, may_grow: bool = False) -> Parsed:
     """Return the turn if it can be encoded and stored, else a bad line."""
     names = [turn.session_id, turn.turn_id, turn.bank or "", turn.user_id or "", *(turn.metadata or {})]
     if any("\0" in text for text in [*names, *texts_of(turn)]):
@@ -49,7 +86,7 @@ def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
         size = len(encode_json(turn_body(turn, "")))
     except InvalidRequestError:
         return BadLine(line, "holds a lone surrogate (half a character) or a number that JSON does not have", offset)
-    return ParsedTurn(line, turn, size, offset)
+    return ParsedTurn(line, turn, size, offset, may_grow)
 
 
 def describe_first_error(error: ValidationError) -> str:

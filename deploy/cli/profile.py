@@ -10,13 +10,14 @@ from rich.text import Text
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.user_names import resolve_user
 from deploy.notices import replace_unprintable
 
 
 def profile_command(
     *,
     user: Annotated[
-        str | None, typer.Option("--user", help="User whose turns the facts come from (`user_id`).")
+        str | None, typer.Option("--user", help="User whose turns the facts come from: `user_id`, or id.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Person with this name in a bank.")] = None,
     bank: Annotated[
@@ -37,10 +38,10 @@ def profile_command(
     if user is None and name is None:
         raise exit_with("name a person: --user, --name, or both", 2)
     stack = find_running_stack(data)
-    given = {"user_id": user, "name": name, "bank": bank}
     options: ProfileOptions = {"history": history, "limit": limit}
-    options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
     with create_client(stack, bank or "default") as client, exit_on_api_error(stack):
+        given = {"user_id": user and resolve_user(client, user), "name": name, "bank": bank}
+        options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
         found = client.profile(**options)
     if as_json:
         print_json(found.raw)

@@ -17,6 +17,7 @@ from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.times import parse_time
+from deploy.cli.user_names import resolve_user
 from deploy.notices import replace_unprintable
 from deploy.tables import ResultTable
 
@@ -55,7 +56,9 @@ KindOption = Annotated[
     list[str] | None, typer.Option(help="Only units of this kind: experience, world, ... (repeatable).")
 ]
 TagOption = Annotated[list[str] | None, typer.Option(help="Only turns with this tag (repeatable: any of them).")]
-UserOption = Annotated[str | None, typer.Option(help="Only turns of this user (`user_id`).")]
+UserOption = Annotated[
+    str | None, typer.Option(help="Only turns of this user: `user_id`, or the id that `users list` shows.")
+]
 AcrossOption = Annotated[
     bool, typer.Option("--across-banks", help="Search all banks this user wrote to; --bank is ignored.")
 ]
@@ -144,6 +147,8 @@ def _ask_stack(
     stack = find_running_stack(data)
     patience = PATIENCE_S + options.get("wait_ms", 0) / 1000
     with create_client(stack, bank, timeout_s=patience) as client, exit_on_api_error(stack):
+        if user := options.get("user_id"):
+            options = {**options, "user_id": resolve_user(client, user)}
         found = client.recall(question, **options)
         known = [] if found.bank_known else [one.bank for one in client.list_banks(limit=MOST_BANKS).rows]
     return found, get_close_matches(bank, known, n=3, cutoff=0.5)

@@ -18,7 +18,7 @@ from afterturn_client import (
 )
 from pydantic import SecretStr
 
-from deploy.cli.contexts import ServiceContext, find_context, read_contexts
+from deploy.cli.contexts import find_context, read_contexts
 from deploy.cli.output import exit_with
 from deploy.cli.remote_options import NAMED, RemoteOptions
 from deploy.local.ports import LOOPBACK
@@ -30,6 +30,7 @@ from store.settings import DatabaseSettings
 API_KEY_FILE = "api-key"
 OWNER_VARIABLE = "AFTERTURN_DATABASE__OWNER_URL"
 KEY_VARIABLE = "AFTERTURN_CLIENT__KEY"
+KEY_SETTING = f"the setting client.key ({KEY_VARIABLE})"
 
 #: Errors of a request that a running service refused as wrong or not allowed.
 _USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
@@ -58,24 +59,27 @@ def find_service_elsewhere(settings: Settings) -> Stack | None:
     """Return the remote service that the command line names, else the current context; None: this machine."""
     named = NAMED.get() or RemoteOptions()
     if named.context is not None:
-        return _describe_context(settings, find_context(named.context))
+        return _describe_context(settings, named.context)
     if named.url is not None:
-        key = settings.client.key if named.key is None else SecretStr(named.key)
+        key, source = (settings.client.key, KEY_SETTING) if named.key is None else (SecretStr(named.key), "--key")
         if named.key_file is not None:
-            key = SecretStr(_read_key_file(named.key_file))
+            key, source = SecretStr(_read_key_file(named.key_file)), f"the file {named.key_file}"
         client = settings.client.model_copy(update={"url": named.url, "key": key})
-        return describe_service(settings.model_copy(update={"client": client, "database": DatabaseSettings()}))
+        elsewhere = settings.model_copy(update={"client": client, "database": DatabaseSettings()})
+        return describe_service(elsewhere, source)
     if "AFTERTURN_DATA" in os.environ or not find_missing_urls(settings):
         return None
     known = read_contexts()
-    return _describe_context(settings, find_context(known.current)) if known.current else None
+    return _describe_context(settings, known.current) if known.current else None
 
 
-def _describe_context(settings: Settings, context: ServiceContext) -> Stack:
+def _describe_context(settings: Settings, name: str) -> Stack:
+    context = find_context(name)
     client = settings.client.model_copy(
         update={"url": context.url, "key": context.key, "allow_http": context.allow_http}
     )
-    return describe_service(settings.model_copy(update={"client": client, "database": DatabaseSettings()}))
+    elsewhere = settings.model_copy(update={"client": client, "database": DatabaseSettings()})
+    return describe_service(elsewhere, f"the context {name}")
 
 
 def _read_key_file(path: Path) -> str:
@@ -93,8 +97,8 @@ def read_settings(config: Path | None = None) -> Settings:
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
 
 
-def describe_service(settings: Settings) -> Stack:
-    """Return the service on the configured servers in the form of a running stack."""
+def describe_service(settings: Settings, key_source: str = KEY_SETTING) -> Stack:
+    """Return the service on the configured servers in the form of a running stack; errors name the key's source."""
     api = settings.client.url.rstrip("/") or f"http://{LOOPBACK}:{settings.api.port}"
     return Stack(
         pid=os.getpid(),
@@ -112,6 +116,7 @@ def describe_service(settings: Settings) -> Stack:
         enrichment=settings.enrichment,
         gateway_sealing_keys=settings.gateway.sealing_keys,
         key=settings.client.key if settings.client.key.get_secret_value() else None,
+        key_source=key_source,
         allow_http=settings.client.allow_http,
         transaction_pooling=settings.database.transaction_pooling,
     )
@@ -161,7 +166,8 @@ def exit_on_api_error(stack: Stack) -> Iterator[None]:
     try:
         yield
     except UnauthenticatedError:
-        raise exit_with(f"the service does not know the key in {stack.api_key_file}", 2) from None
+        where = stack.key_source if stack.key else f"the file {stack.api_key_file}"
+        raise exit_with(f"{stack.api} does not know the key that {where} holds; ask its operator for one", 2) from None
     except _USAGE_ERRORS as error:
         raise exit_with(f"the service refused: {error}", 2) from None
     except ApiError as error:

@@ -1,7 +1,7 @@
 """Sends parsed turns to the service in batches, in order, with retries until a time-out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from afterturn_client import (
@@ -15,6 +15,7 @@ from afterturn_client import (
     PermissionDeniedError,
     RefusedTurn,
     TurnConflictError,
+    TurnErasedError,
     TurnReceipt,
     UnauthenticatedError,
 )
@@ -31,6 +32,11 @@ BATCH_TURNS = 100
 PATIENCE_S = 120.0
 #: Number of failed attempts after which `waiting` is called.
 TOLD_FAILURES = 2
+#: What is reported of the first turn that was erased; the others are counted.
+ERASED = (
+    "this turn was erased, and an erased turn is not stored again under its name; to store the file anew, give it a "
+    "session of its own (--session NAME), or turns in JSON Lines other turn_ids"
+)
 SEND_AGAIN = Retry(Backoff(0.2, factor=2.0, longest_s=2.0))
 
 #: Refusals of a whole batch, whose halves may be accepted.
@@ -48,11 +54,12 @@ class _StillWrittenError(AfterturnError):
 
 @dataclass
 class SentCounts:
-    """Counts of a file's turns and bad lines; each is exactly one of accepted, duplicate, conflict and bad."""
+    """Counts of a file's turns and bad lines; each is exactly one of accepted, duplicate, conflict, erased and bad."""
 
     accepted: int = 0
     duplicates: int = 0
     conflicts: int = 0
+    erased: int = 0
     bad_lines: list[BadLine] = field(default_factory=list)
     position: int = 0
     last_line: int = 0
@@ -60,12 +67,12 @@ class SentCounts:
     @property
     def read(self) -> int:
         """Number of turns and bad lines with a final result."""
-        return self.accepted + self.duplicates + self.conflicts + len(self.bad_lines)
+        return self.accepted + self.duplicates + self.conflicts + self.erased + len(self.bad_lines)
 
     @property
     def clean(self) -> bool:
         """Whether nothing was refused."""
-        return not self.conflicts and not self.bad_lines
+        return not self.conflicts and not self.erased and not self.bad_lines
 
 
 @dataclass
@@ -154,13 +161,37 @@ class TurnSender:
             self.tally.duplicates += result.duplicate
             self.tally.position = max(self.tally.position, result.position)
         elif isinstance(result.error, TurnConflictError):
-            self.tally.conflicts += 1
-            self.report(item.line, "this turn was accepted before with another body")
+            self._settle_conflict(item, erased=isinstance(result.error, TurnErasedError))
         elif is_transient(result.error):
             return False
         else:
             self._note_bad_line(item.line, str(result.error))
         return True
+
+    def _settle_conflict(self, item: ParsedTurn, *, erased: bool) -> None:
+        """Count a turn whose name is known with another body; of one that has grown, send what is new."""
+        if erased:
+            self.tally.erased += 1
+            if self.tally.erased == 1:
+                self.report(item.line, ERASED)
+        elif (rest := self._find_rest(item)) is not None:
+            self._send([rest])
+        else:
+            self.tally.conflicts += 1
+            self.report(item.line, "this turn was accepted before with another body")
+
+    def _find_rest(self, item: ParsedTurn) -> ParsedTurn | None:
+        """Return the messages that follow those stored under the turn's name, as a turn; None if these differ.
+
+        The service compares: only a stored beginning is answered as a duplicate.
+        """
+        messages = item.turn.messages
+        for known in range(len(messages) - 1, 0, -1) if item.may_grow else ():
+            [result] = self.client.add_turns([replace(item.turn, messages=messages[:known])])
+            if isinstance(result, TurnReceipt):
+                rest = replace(item.turn, messages=messages[known:], turn_id=f"{item.turn.turn_id}+{known}")
+                return replace(item, turn=rest)
+        return None
 
     def _note_bad_line(self, line: int, error: str) -> None:
         self.tally.bad_lines.append(BadLine(line, error))

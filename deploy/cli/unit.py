@@ -32,7 +32,7 @@ unit_app = typer.Typer(
 def show_command(
     unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show a unit: text, speaker, time, session, entities, and the facts derived from it with their confidence.
+    """Show a unit: text, speaker, time, session, entities, former versions, and the facts derived from it.
 
     A reflection shows its source facts as `from`. Correct, pin or erase those facts; the reflection follows.
 
@@ -180,8 +180,15 @@ def _build_unit_rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("facts", f"\n{' ' * 10}".join(f"{one['unit_id']}  {one['text']}" for one in raw.get("facts") or ())),
         ("links", f"\n{' ' * 10}".join(_format_link(one) for one in raw.get("links") or ())),
         ("metadata", ", ".join(f"{name}={value}" for name, value in sorted(metadata.items()))),
+        ("pinned", "yes" if raw.get("pinned") else ""),
+        ("former", f"\n{' ' * 10}".join(map(_format_former, raw.get("former") or ()))),
         ("position", str(raw.get("position", ""))),
     ]
+
+
+def _format_former(one: Mapping[str, Any]) -> str:
+    """Return a version that was replaced, with the time since when it stood."""
+    return f"{one['version']}{', pinned' if one['pinned'] else ''}, since {one['recorded_at']}  {one['text']}"
 
 
 def _format_link(link: Mapping[str, Any]) -> str:

@@ -65,6 +65,8 @@ class Stack(BaseModel):
     processes: tuple[StackProcess, ...] = ()
     #: Of a remote service: the key that commands send, and whether it may be sent over plain http.
     key: SecretStr | None = Field(default=None, exclude=True)
+    #: What the key was read from, for errors.
+    key_source: str = Field(default="", exclude=True)
     allow_http: bool = True
     #: Whether the database is reached through a pooler in transaction mode.
     transaction_pooling: bool = Field(default=False, exclude=True)

@@ -87,5 +87,6 @@ def create_app(
 async def _answer_unrouted(request: Request, error: Exception) -> Response:
     """Return the answer to a request that no route fits: unknown path, or method not allowed."""
     status = getattr(error, "status_code", 404)
-    message = {404: "no such path", 405: "this path does not take this method"}.get(status, "cannot be routed")
+    known = {404: "no such path; /docs describes those there are", 405: "this path does not take this method"}
+    message = known.get(status, "cannot be routed")
     return routing_response(status, message, request.scope[REQUEST_ID], getattr(error, "headers", None))

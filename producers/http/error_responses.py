@@ -47,6 +47,7 @@ from store.errors import (
     SessionDefaultsMissing,
     TargetTaken,
     TurnConflict,
+    TurnErased,
 )
 
 
@@ -78,6 +79,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     PermissionDenied: Wire(403, "PERMISSION_DENIED"),
     NotFound: Wire(404, "NOT_FOUND"),
     TooSlow: Wire(408, "REQUEST_TIMEOUT", retryable=True, headers=CLOSE),
+    TurnErased: Wire(409, "TURN_ERASED"),
     TurnConflict: Wire(409, "TURN_CONFLICT"),
     ConcurrencyError: Wire(409, "TURN_CONFLICT"),
     EventRefused: Wire(409, "VERSION_CONFLICT"),

@@ -37,6 +37,7 @@ MEANINGS: Mapping[str, str] = {
     "REQUEST_TIMEOUT": "the body did not arrive in its time; send it again",
     "TURN_CONFLICT": "the turn is known with another body, or another writer was first; read it again",
     "ERASED": "the user, session or bank was erased after the call was begun; nothing was written",
+    "TURN_ERASED": "the turn was erased, and its name is used up; send it under another name to store it anew",
     "VERSION_CONFLICT": "another version is in the log than was expected; read it again",
     "PARENT_MISSING": "what this belongs to was never created; create that first",
     "RESTORED_ELSEWHERE": "the log is another cluster's and not stamped for this one; the operator runs `doctor`",

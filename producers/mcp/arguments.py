@@ -80,6 +80,7 @@ class AfterTurnArguments(TurnArguments):
 
     input_items: Items = Field(default_factory=list, repr=False, description="what was asked")
     output_items: Items = Field(default_factory=list, repr=False, description="what the agent said and did")
+    occurred_at: str | int | None = Field(None, description="when; left out: now")
 
 
 class RunTurnArguments(ToolArguments):

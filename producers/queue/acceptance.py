@@ -79,9 +79,9 @@ class QueueIntake:
 
     async def _hand_over(self, published: Published) -> None:
         if published.kind == TURN:
-            await self.memory.intake.add_turn(self.grant, published.body)
+            await self.memory.intake.add_turn(self.grant, published.body, published.offered_at)
         elif published.kind == TURN_ITEMS:
-            await self.memory.lifecycle.keep_turn(self.grant, published.body)
+            await self.memory.lifecycle.keep_turn(self.grant, published.body, published.offered_at)
         elif published.job is not None:
             await self.memory.recalls.request_recall(self.grant, published.body, job=published.job)
         else:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.bodies import parse_body
+from producers.turns.message_times import read_time
 from store.authority import EPOCH, read_epoch
 from store.tracing import read_traceparent
 
@@ -31,6 +32,8 @@ class Envelope(BaseModel):
     data: dict[str, Any] = Field(repr=False)
     #: The extension attribute for distributed tracing; an invalid one is ignored.
     traceparent: Any = Field(default=None, repr=False)
+    #: When the message was made; one that is no time is ignored.
+    time: Any = None
 
 
 class MessageArguments(BaseModel):
@@ -47,7 +50,7 @@ class MessageArguments(BaseModel):
 class Published:
     """A published message: the body of the HTTP call of its type; `job`: the id of a question's job; its trace.
 
-    `at`: when it was published, as its publisher says.
+    `at`: when it was published, as its publisher says; `offered_at`: the time of its envelope, where it has one.
     """
 
     kind: str
@@ -55,6 +58,7 @@ class Published:
     job: UUID | None = None
     traceparent: str | None = None
     at: datetime = EPOCH
+    offered_at: datetime | None = None
 
 
 def read_message(raw: bytes, most_bytes: int) -> Published:
@@ -69,8 +73,8 @@ def read_message(raw: bytes, most_bytes: int) -> Published:
     envelope = parse_body(Envelope, message.args[0])
     body = {name: one for name, one in envelope.data.items() if name not in TENANT_FIELDS}
     job = _read_job(envelope.id) if envelope.type == RECALL else None
-    at = read_epoch(message.message_timestamp, 1000)
-    return Published(envelope.type, body, job, read_traceparent(envelope.traceparent), at)
+    at, offered_at = read_epoch(message.message_timestamp, 1000), read_time(envelope.time)
+    return Published(envelope.type, body, job, read_traceparent(envelope.traceparent), at, offered_at)
 
 
 def _read_job(name: str) -> UUID:

@@ -25,8 +25,10 @@ MAX_WAIT_MS = 10_000
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EARLIEST_MS, _LATEST_MS = (int((t - _EPOCH).total_seconds() * 1000) for t in (EARLIEST, LATEST))
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST_MS, _LATEST_MS = (int((t - EPOCH).total_seconds() * 1000) for t in (EARLIEST, LATEST))
+#: Integers that are seconds since 1970, of the years 1973 to 2286: as milliseconds they would all be in 1970.
+SECONDS = range(10**8, 10**10)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -55,13 +57,14 @@ def session_name(text: str) -> str:
 
 
 def parse_moment(value: Any) -> datetime:
-    """Return the UTC time of an RFC 3339 text with its offset, or of an integer of epoch milliseconds."""
+    """Return the UTC time of an RFC 3339 text with its offset, or of an integer of epoch milliseconds.
+
+    An integer of ten digits is seconds. One that would be the first day of 1970 is refused: it is no time.
+    """
     if isinstance(value, datetime):
         read = value
     elif isinstance(value, int) and not isinstance(value, bool):
-        if not _EARLIEST_MS <= value < _LATEST_MS:
-            raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
-        return _EPOCH + timedelta(milliseconds=value)
+        return _read_integer(value)
     elif isinstance(value, str) and _RFC3339.fullmatch(value):
         read = _read_rfc3339(value)
     else:
@@ -71,6 +74,14 @@ def parse_moment(value: Any) -> datetime:
     if not EARLIEST <= read < LATEST:
         raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year}")
     return read.astimezone(UTC)
+
+
+def _read_integer(value: int) -> datetime:
+    if not _EARLIEST_MS <= value < _LATEST_MS:
+        raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
+    if 0 <= value < SECONDS.start:
+        raise field_error("must be epoch milliseconds of a time that was; this is the first day of 1970: leave it out")
+    return EPOCH + (timedelta(seconds=value) if value in SECONDS else timedelta(milliseconds=value))
 
 
 def _read_rfc3339(text: str) -> datetime:

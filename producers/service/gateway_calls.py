@@ -6,6 +6,7 @@ fields are ignored here: the contract belongs to its clients.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
@@ -14,7 +15,17 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from producers.errors import FieldProblem, Invalid
-from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
+from producers.service.fields import (
+    BANK_BYTES,
+    EPOCH,
+    SECONDS,
+    SESSION_BYTES,
+    Moment,
+    Name,
+    Text,
+    field_error,
+    session_name,
+)
 from producers.service.recall_json import MOST_BYTES, ROOM_FOR_NOTE, describe_cut
 from producers.service.redacting import Redactor
 from producers.service.turns import Content, ContentField, limit_text, measure_content
@@ -63,7 +74,8 @@ class Scoped(Credentials):
 def _check_positive(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise field_error("must be a positive integer of milliseconds since 1970")
-    return value
+    # The gateway's contract takes every positive number, also those of the first day.
+    return EPOCH + timedelta(milliseconds=value) if value < SECONDS.start else value
 
 
 class AddedMessage(BaseModel):

@@ -5,7 +5,8 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -59,12 +60,14 @@ class Intake:
         self._dependencies = dependencies
         self._settings = settings
 
-    async def add_turn(self, grant: Grant, turn: Any) -> Appended:
+    async def add_turn(self, grant: Grant, turn: Any, offered_at: datetime | None = None) -> Appended:
         """Accept one completed turn: durable, readable and on its way through the stages when this returns.
+
+        `offered_at`: when the agent handed it to a queue; the turn's time where it names none.
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
         """
-        answer = (await self._accept(grant, [turn]))[0]
+        answer = (await self._accept(grant, [turn], offered_at))[0]
         if isinstance(answer, Appended):
             return answer
         raise answer
@@ -114,14 +117,17 @@ class Intake:
         bank = await self._dependencies.reach(grant, bank)
         return await self._dependencies.turns.status(grant.host_id, bank, session_name, turn_name)
 
-    async def _accept(self, grant: Grant, values: Sequence[Any]) -> list[TurnResult]:
+    async def _accept(
+        self, grant: Grant, values: Sequence[Any], offered_at: datetime | None = None
+    ) -> list[TurnResult]:
         with time_call(len(values)):
             require_write(grant)
             known = _Lookups()
             judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
             if len(judged) == 1 and isinstance(judged[0], NewTurn):
                 note_place(grant.host_id, judged[0].bank, judged[0].session_name, judged[0].turn_name)
-            answers = iter(await self._append_in_pieces(grant, [one for one in judged if isinstance(one, NewTurn)]))
+            accepted = [replace(one, offered_at=offered_at) for one in judged if isinstance(one, NewTurn)]
+            answers = iter(await self._append_in_pieces(grant, accepted))
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
     async def _judge(self, grant: Grant, value: Any, known: _Lookups) -> Judged:

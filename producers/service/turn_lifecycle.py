@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from producers.service.banks import assign_author
 from producers.service.bodies import parse_body
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
+from producers.service.fields import NAME_BYTES
 from producers.service.intake import Intake, time_call
 from producers.service.recall_coordinator import MAX_QUERY_BYTES, AwaitedFreshness
 from producers.service.recall_json import freshness_json
@@ -27,6 +29,7 @@ from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
 from producers.turns.items import KEPT, Item, choose_role, count_tokens, measure_value, render_item
+from producers.turns.message_times import find_moment
 from producers.turns.recalled import (
     INSIGHT_KINDS,
     RecalledContext,
@@ -68,24 +71,27 @@ class TurnLifecycle:
         fresh = await self._dependencies.recall_coordinator.freshness(grant.host_id, kept.bank, None, 0)
         return {"ok": True, "project": kept.project, "position": kept.position, "freshness": freshness_json(fresh)}
 
-    async def keep_turn(self, grant: Grant, asked: Any) -> "KeptTurn":
+    async def keep_turn(self, grant: Grant, asked: Any, offered_at: datetime | None = None) -> "KeptTurn":
         """Store a completed turn: durable and readable when this returns; the same request again changes nothing.
+
+        `offered_at`: when the agent handed it to a queue; the time of items where nothing names one.
 
         Raises Invalid, TooLarge, PermissionDenied, TurnConflict; TurnBusy after five seconds of waiting.
         """
         with time_call(1):
-            kept = await self._keep(grant, asked)
+            kept = await self._keep(grant, asked, offered_at)
         if isinstance(kept, StoreError):
             raise kept
         return kept
 
-    async def _keep(self, grant: Grant, asked: Any) -> "KeptTurn | StoreError":
+    async def _keep(self, grant: Grant, asked: Any, offered_at: datetime | None) -> "KeptTurn | StoreError":
         require_write(grant)
         body = await run_off_loop(measure_value(asked), parse_body, AfterTurnBody, asked)
         place = read_place(body)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
-        turn = assign_author(grant, await self._build_turn(grant, bank, place, body), bank)
+        built = replace(await self._build_turn(grant, bank, place, body), offered_at=offered_at)
+        turn = assign_author(grant, built, bank)
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
         return appended if isinstance(appended, StoreError) else KeptTurn(place.project, bank, appended.position)
 
@@ -145,6 +151,7 @@ class TurnLifecycle:
             turn_name=place.turn,
             messages=[_message_of(item) for item in (*given, *said.output)],
             user_id=body.user_id,
+            occurred_at=body.occurred_at,
             gateway=True,
             request=said.request,
             expires_at=body.expires_at,
@@ -256,7 +263,16 @@ def _charge_history(kept: Sequence[KeptMessage]) -> None:
 
 
 def _message_of(item: Item) -> NewMessage:
-    return NewMessage(choose_role(item), render_item(item), parts=[{"type": KEPT, "item": item}])
+    role = choose_role(item)
+    # The name of a call or of its output is the tool's.
+    name = item.get("name") if role in ("user", "assistant") and "call_id" not in item else None
+    return NewMessage(
+        role,
+        render_item(item),
+        name if isinstance(name, str) and 0 < len(name.encode()) <= NAME_BYTES else None,
+        find_moment(item),
+        [{"type": KEPT, "item": item}],
+    )
 
 
 def _trim_to_budget(

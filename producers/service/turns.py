@@ -27,6 +27,8 @@ from producers.service.framing import strip_frames
 from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from producers.turns.items import KEPT, choose_role, clean_items, is_blank, is_item, render_item, strip_across
+from producers.turns.message_forms import UnknownForm, recognise_message
+from producers.turns.message_times import find_time
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn
@@ -108,7 +110,10 @@ DocumentId = Annotated[UUID, PlainValidator(_document_id), WithJsonSchema({"type
 
 
 class MessageBody(BaseModel):
-    """One message of a turn, or an item of OpenAI's APIs as it is: calls, their outputs, unknown types, kept whole."""
+    """One message of a turn, or an item of OpenAI's APIs as it is: calls, their outputs, unknown types, kept whole.
+
+    Messages of other frameworks are recognised (docs/turns.md); one that does not say who spoke is refused.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -121,8 +126,14 @@ class MessageBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_items(cls, value: Any) -> Any:
-        return _message_of_item(value) if isinstance(value, dict) and is_item(value) else value
+    def _recognise_form(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        try:
+            known = recognise_message(value)
+        except UnknownForm as error:
+            raise field_error(str(error)) from None
+        return _message_of_item(known) if is_item(known) else known
 
 
 def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,6 +142,8 @@ def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
     # The name of a call is the tool's.
     speaks = "call" not in str(value.get("type"))
     said = {name: value[name] for name in ("name", "timestamp") if name in value and speaks}
+    if speaks and "timestamp" not in said and (at := find_time(value)) is not None:
+        said["timestamp"] = at
     content: Any = [{"type": KEPT, "item": item} for item in items if not is_blank(item)] or ""
     return {**said, "role": choose_role(items[0]) if items else "system", "content": content}
 

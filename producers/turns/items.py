@@ -14,6 +14,7 @@ from afterturn_client.reference import RULE, strip_frames, strip_parts
 from embeddings.protocol import TokenCounter
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.json_values import is_deeper
+from producers.turns.message_forms import UnknownForm, recognise_message
 from store.log.storable import check_json
 
 Item = dict[str, Any]
@@ -31,6 +32,10 @@ OPAQUE = frozenset({"encrypted_content"})
 KEPT = "response_item"
 #: Fields by which an item of OpenAI's APIs differs from a message of this service.
 _MARKS = frozenset({"type", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"})
+#: Types of items without a role that a model writes, beside its calls (`*_call`).
+_OF_ASSISTANT = frozenset(
+    {"message", "reasoning", "compaction", "compaction_summary", "mcp_list_tools", "mcp_approval_request"}
+)
 #: Fields whose strings are text.
 TEXTS = frozenset({"text", "arguments"})
 
@@ -52,8 +57,8 @@ def clean_items(values: Sequence[Any], field: str, most_bytes: int) -> list[Item
 
 
 def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
-    if not isinstance(value, dict) or not (isinstance(value.get("type"), str) or isinstance(value.get("role"), str)):
-        raise Invalid(FieldProblem(field, "an item must be an object with a type or a role"))
+    if not isinstance(value, dict):
+        raise Invalid(FieldProblem(field, "an item must be an object"))
     if any(name in value and not isinstance(value[name], str) for name in ("type", "role")):
         raise Invalid(FieldProblem(field, "type and role of an item must be texts"))
     if is_deeper(value, MAX_LEVELS):
@@ -64,6 +69,10 @@ def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
         raise Invalid(
             FieldProblem(field, "an item holds text that cannot be stored: a lone surrogate or NUL")
         ) from None
+    try:
+        value = recognise_message(value)
+    except UnknownForm as error:
+        raise Invalid(FieldProblem(field, str(error))) from None
     if _is_recall(value):
         return None
     cleaned: Item = _clean_value(value, "", field, most_bytes)
@@ -148,13 +157,16 @@ def _describe_part(part: Any) -> str:
 
 
 def choose_role(item: Item) -> str:
-    """Return the role of an item's unit: user, assistant, tool or system."""
+    """Return the role of an item's unit: user, assistant, tool or system.
+
+    An item of an unknown type is a tool's: neither a person's words nor the assistant's.
+    """
     role, kind = item.get("role"), str(item.get("type", ""))
     if role in ("user", "assistant", "tool", "system"):
         return str(role)
     if role == "developer":
         return "system"
-    return "tool" if kind.endswith("_output") else "assistant"
+    return "assistant" if kind in _OF_ASSISTANT or kind.endswith("_call") else "tool"
 
 
 def identify_item(item: Item) -> str:

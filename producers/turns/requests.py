@@ -15,6 +15,7 @@ from producers.service.fields import (
     BankName,
     End,
     MinPosition,
+    Moment,
     SpeakerId,
     WaitMs,
     session_name,
@@ -97,6 +98,9 @@ class AfterTurnBody(_LifecycleBody):
 
     input_items: Items = Field(default_factory=list, repr=False, description="items that the turn asked with")
     output_items: Items = Field(default_factory=list, repr=False, description="items that the model answered with")
+    occurred_at: Moment | None = Field(
+        None, description="time of items that have no time of their own (`timestamp`, `created_at`); left out: now"
+    )
     expires_at: End = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {

@@ -135,7 +135,8 @@ PartsText = Annotated[str, AfterValidator(_check_parts)]
 class RetainedUnit(UnitData):
     """A unit's state and its provenance; the place in a conversation never changes afterwards.
 
-    `agent_def_id` is the agent whose key handed it in. `parts` of events from before they became text are a list.
+    `agent_def_id` is the agent whose key handed it in, `user_name` the caller's own id of the user who said it; the log
+    alone has it. `parts` of events from before they became text are a list.
     """
 
     origin: UnitOrigin = "extraction"
@@ -149,6 +150,7 @@ class RetainedUnit(UnitData):
     name: str | None = None
     parts: PartsText | tuple[JsonValue, ...] | None = None
     agent_def_id: UUID | None = None
+    user_name: str | None = None
 
 
 class EntityKey(EventData):

@@ -323,6 +323,7 @@ def _prepare_document(
             **_retained_event(document, doc, unit, n, chunk),
             "eventDate": at.isoformat(),
             **_by_agent(host, document),
+            **({"userName": document.user_id} if document.user_id else {}),
             **({"expiresAt": document.expires_at} if document.expires_at else {}),
         }
         said = index_text(lexical_text(document.title, at, chunk, rules), rules)

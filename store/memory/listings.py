@@ -151,6 +151,23 @@ _PAGE = (
     .limit(bindparam("limit"))
     .subquery("page")
 )
+# The name of each user, as the log has it with one living unit of a bank that may be read.
+_ASKED = func.unnest(bindparam("users", type_=ARRAY(Uuid))).table_valued("user_id").render_derived(name="asked")
+_NAME = (
+    select(_EVENT.data["userName"].astext)
+    .select_from(UNIT)
+    .join(BANK, same_bank(UNIT, BANK))
+    .join(EVENT_STORE, and_(*(_EVENT[name] == _UNIT[name] for name in ("host_id", "bank_id", "position"))))
+    .where(
+        _OF_HOST,
+        _ASKED.c.user_id == _USER,
+        _UNIT.active,
+        _UNIT.origin != "extraction",
+        or_(_NAMES.is_(None), BANK.c.bank_name == any_(_NAMES)),
+    )
+    .limit(ONE)
+)
+USER_NAMES = select(_ASKED.c.user_id, _NAME.scalar_subquery())
 USERS = select(_PAGE.c.user_id).order_by(_PAGE.c.user_id)
 BEFORE_ALL = UUID(int=0)
 
@@ -211,7 +228,7 @@ class UnitListed:
 
 @dataclass(frozen=True, slots=True)
 class UserListed:
-    """A user with remembered units; `name` is known where the user has a bank of their own."""
+    """A user with remembered units; `name` is the caller's own id, null where no living unit was handed in with it."""
 
     user: UUID
     name: str | None = field(repr=False)
@@ -278,7 +295,15 @@ class Listings:
                 .group_by(BANK.c.user_id)
             )
             known = {user: parse_space(bank_name).user for user, bank_name in owners}
+            said = await connection.execute(USER_NAMES, {"host": host, "names": narrowed, "users": users})
+            known |= {user: name for user, name in said if name}
         return [UserListed(user, known.get(user)) for user in users]
+
+    async def user_name(self, host: UUID, user: UUID) -> str | None:
+        """Return the name under which this user's units were handed in; None for an unknown one."""
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(USER_NAMES, {"host": host, "names": None, "users": [user]})
+            return next((name for _user, name in found), None)
 
     async def _read(
         self, statement: Select[*tuple[Any, ...]], host: UUID, bank: str, asked: Mapping[str, Any]

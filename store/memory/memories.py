@@ -263,7 +263,8 @@ def prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRul
     unit, session = identity.unit_id(turn, 0), identity.memory_session(origin.bank, memory.memory_id)
     state = _state_of(memory, memory.created_at or origin.at)
     place = {"unitId": unit, "sessionId": session, "turnId": turn, "turnName": memory.memory_id, "ordinal": 0}
-    by = {"agentDefId": identity.agent_id(origin.host, memory.agent)} if memory.agent else {}
+    by: dict[str, Any] = {"agentDefId": identity.agent_id(origin.host, memory.agent)} if memory.agent else {}
+    by |= {"userName": memory.user_id} if memory.user_id else {}
     retained = {**place, **state, **by, "origin": "memory", "bytes": _size_of(memory)}
     bank = bank_created_fields(origin.host, memory.bank, memory.private_to)
     said = index_text(lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)

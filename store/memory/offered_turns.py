@@ -42,6 +42,8 @@ class NewTurn:
     `private_to`: the user who shall own the bank if this turn begins it; most banks' names tell their owner.
     `agent`: the agent whose key hands it in, and the author of what it begins.
     `expires_at`: from then on no answer holds its messages or what was drawn from them.
+    `offered_at`: when the agent handed it to a queue: the time of messages where neither they nor the turn name one.
+    Two turns are the same whenever they were handed in.
     `request`: the JSON by which two turns are the same, where the messages hold only its new part; else the messages.
     """
 
@@ -59,6 +61,7 @@ class NewTurn:
     agent: str | None = None
     request: Any = field(default=None, repr=False)
     expires_at: datetime | None = None
+    offered_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,8 @@ def _build_offered_turn(host: UUID, turn: NewTurn, now: datetime, known: OfferCo
     origin = Origin(host, bank, identity.user_id(host, turn.user_id), now)
     place = {"sessionId": session, "sessionName": turn.session_name, "turnId": turn_id, "turnName": turn.turn_name}
     units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
-    said_at = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
+    arrived = min(turn.offered_at or now, now)
+    said_at = [m.occurred_at or turn.occurred_at or arrived for m in turn.messages]
     rules = rules_for_writing(known.rules, bank)
     sizes = _message_sizes(turn)
     unit_place = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
@@ -256,6 +260,7 @@ def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapp
         "ordinal": n,
         "role": message.role,
         "name": message.name,
+        **({"userName": turn.user_id} if turn.user_id else {}),
         # As text, which keeps the order of names and the form of numbers.
         **({"parts": orjson.dumps(message.parts).decode()} if message.parts else {}),
         **({"expiresAt": turn.expires_at} if turn.expires_at else {}),

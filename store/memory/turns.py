@@ -12,7 +12,7 @@ from sqlalchemy import and_, bindparam, select, text, true
 from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
-from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict
+from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict, TurnErased
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.listings import Listings
@@ -28,7 +28,7 @@ from store.memory.open_turns import OpenTurns
 from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import AppendOutcome, attach_call, write_coalesced, write_offered
 from store.off_loop import run_steps_off_loop
-from store.schema import GATEWAY_TARGET, HOST, LEDGER
+from store.schema import GATEWAY_TARGET, HOST, LEDGER, UNIT
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
 
@@ -60,6 +60,19 @@ DELIVERED_HERE = (
         _TARGET.project_id == bindparam("project"),
     )
 )
+# An erased unit has no text.
+ERASED = (
+    select(UNIT.c.turn_id)
+    .where(
+        UNIT.c.host_id == bindparam("host"),
+        UNIT.c.bank_id.in_(bindparam("banks", expanding=True)),
+        UNIT.c.turn_id.in_(bindparam("turns", expanding=True)),
+        UNIT.c.origin == "message",
+        ~UNIT.c.active,
+        UNIT.c.content == "",
+    )
+    .distinct()
+)
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
            l.error_category, l.error_reason
@@ -72,6 +85,10 @@ TURN_STATUS = text("""
       from afterturn.turn_t t, jsonb_each(t.ended) e
      where t.host_id = :host and t.turn_id = :turn""")
 
+WAS_ERASED = (
+    "this turn was erased, and nothing is stored under its name again: to store it anew, send it with another turn_id "
+    "or session_id"
+)
 BUSY = (
     "another request is writing this turn, or holds its bank or session: try again after 0.2, 0.5, 1, then 2 s, "
     "with the same turn_id"
@@ -145,6 +162,7 @@ class TurnStore:
         found = await self._write(host, [attach_call(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
+        await self._tell_erased(host, offered, answers)
         if unborn or len(self._begun_sessions) > MOST_BEGUN_SESSIONS:
             self._begun_sessions.clear()
         if unborn:
@@ -155,6 +173,21 @@ class TurnStore:
             turn.session for turn, (outcome, *_) in zip(offered, found, strict=True) if outcome == "accepted"
         )
         return answers
+
+    async def _tell_erased(self, host: UUID, offered: Sequence[OfferedTurn], answers: list[Appended | Refused]) -> None:
+        """Replace the conflicts of turns that were erased: their digest is gone, so every body is another one."""
+        conflicts = {
+            turn.turn: n
+            for n, (turn, answer) in enumerate(zip(offered, answers, strict=True))
+            if isinstance(answer, Refused) and isinstance(answer.error, TurnConflict)
+        }
+        if not conflicts:
+            return
+        banks = {offered[n].bank for n in conflicts.values()}
+        async with self._database.tenant(host) as connection:
+            asked = {"host": host, "banks": list(banks), "turns": list(conflicts)}
+            for turn in (await connection.execute(ERASED, asked)).scalars():
+                answers[conflicts[turn]] = Refused(TurnErased(WAS_ERASED))
 
     async def _write(self, host: UUID, offered: list[OfferedTurn]) -> list[AppendOutcome]:
         """Write turns together with other callers'; those whose bank or session is locked wait on their own."""

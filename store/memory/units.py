@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, Select, Text, any_, bindparam, cast, func, select
+from sqlalchemy import Row, Select, Text, Uuid, any_, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -26,11 +26,11 @@ from store.memory.authorship import Author
 from store.memory.corrections import Corrected
 from store.memory.links import Linked, read_links
 from store.memory.reflections import ReflectionSources
-from store.schema import DOC, ENTITY, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
+from store.schema import DOC, ENTITY, EVENT_STORE, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.sql_constants import inline
 from store.tenancy.quotas import run_within_quota
 
-_UNIT, _SOURCE = UNIT.c, UNIT.alias("s")
+_UNIT, _SOURCE, _EVENT = UNIT.c, UNIT.alias("s"), EVENT_STORE.c
 _ENTITIES = (
     select(ENTITY.c.canonical_name)
     .join_from(UNIT_ENTITY, ENTITY, same_bank(UNIT_ENTITY, ENTITY, "entity_id"))
@@ -81,6 +81,36 @@ FACTS_OF_TURN = select(
 ).where(in_bank(UNIT), _UNIT.turn_id == bindparam("turn"), _UNIT.origin == "extraction", _UNIT.active)
 
 
+#: Most former versions that a unit is shown with, the newest of them.
+VERSIONS_SHOWN = 50
+# Each change of a unit is an event that holds its whole state; an erased one holds none.
+_VERSIONS = (
+    select(
+        _EVENT.aggregate_version,
+        _EVENT.event_ts,
+        _EVENT.data["content"].astext.label("content"),
+        (_EVENT.data["metadata"]["pinned"].astext == "true").label("pinned"),
+    )
+    .where(
+        in_bank(EVENT_STORE),
+        _EVENT.aggregate_key == cast(bindparam("unit", type_=Uuid), Text),
+        _EVENT.data.has_key("content"),
+    )
+    .order_by(_EVENT.aggregate_version.desc())
+    .limit(inline(VERSIONS_SHOWN + 1))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitVersion:
+    """A version of a unit that another followed: its text, whether it was pinned, and when the log took it."""
+
+    version: int
+    text: str = field(repr=False)
+    pinned: bool
+    recorded_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class UnitFact:
     """A living fact that was drawn from a unit."""
@@ -95,8 +125,8 @@ class Unit:
 
     A projected fact is valid from `valid_from` to `valid_to` (None: still), when `superseded_by` superseded it; other
     units have none of the three. From `expires_at` on no answer holds it.
-    `version` grows with every correction, `facts` are those that were drawn from the unit itself, `links` its strongest
-    links with others.
+    `version` grows with every correction and pin; `former` are the versions before it, the newest first, without those
+    that were erased. `facts` are those that were drawn from the unit itself, `links` its strongest links with others.
     """
 
     unit_id: UUID
@@ -120,6 +150,8 @@ class Unit:
     expires_at: datetime | None = None
     facts: tuple[UnitFact, ...] = ()
     links: tuple[Linked, ...] = ()
+    pinned: bool = False
+    former: tuple[UnitVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +187,8 @@ class Units:
                 return _unit_of_reflection(await reflections.read_reflection(connection, host, bank_id, unit, now))
             facts = await corrections.read_drawn_facts(connection, host, bank_id, found)
             lasting = [fact for fact in facts if fact.expires_at is None or fact.expires_at > now]
-            return _build_unit(found, lasting, await read_links(connection, host, bank_id, unit, now))
+            former = await _read_former(connection, asked, found.aggregate_version)
+            return _build_unit(found, lasting, await read_links(connection, host, bank_id, unit, now), former)
 
     async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
         """Return the authors of these units or reflections of a bank. Raises NotFound for an unknown one, TurnBusy."""
@@ -261,6 +294,17 @@ def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[Mapping[str, 
     return order_events(ends)
 
 
+async def _read_former(connection: AsyncConnection, asked: Mapping[str, Any], version: int) -> tuple[UnitVersion, ...]:
+    if version == 1:
+        return ()
+    rows = (await connection.execute(_VERSIONS, asked)).all()
+    return tuple(
+        UnitVersion(row.aggregate_version, row.content, bool(row.pinned), row.event_ts)
+        for row in rows
+        if row.aggregate_version < version
+    )
+
+
 def _unit_of_reflection(found: ReflectionSources) -> Unit:
     return Unit(
         unit_id=found.reflection_id,
@@ -301,7 +345,10 @@ def _unit_of_said_fact(said: SaidFact) -> Unit:
     )
 
 
-def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked]) -> Unit:
+def _build_unit(
+    row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked], former: tuple[UnitVersion, ...]
+) -> Unit:
+    metadata = orjson.loads(row.metadata)
     return Unit(
         unit_id=row.unit_id,
         kind=row.fact_type,
@@ -314,7 +361,7 @@ def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked
         name=row.name,
         occurred_at=row.event_date,
         position=row.position,
-        metadata=orjson.loads(row.metadata),
+        metadata=metadata,
         sources=tuple(row.source_memory_ids),
         entities=tuple(row.entities),
         valid_from=row.valid_from,
@@ -324,4 +371,6 @@ def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked
         expires_at=row.expires_at,
         facts=tuple(UnitFact(fact.unit_id, fact.content) for fact in facts),
         links=tuple(links),
+        pinned=metadata.get(corrections.PINNED) == "true",
+        former=former,
     )

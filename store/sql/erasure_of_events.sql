@@ -131,7 +131,8 @@ begin
     return v_count;
 end $$;
 
--- Makes the guard of turns match no body: a caller that sends the same turn again learns nothing and gets a conflict.
+-- Makes the guard of turns match no body: a caller that sends the same turn again
+-- learns nothing of what it said, and is told that it was erased.
 create or replace function afterturn.erase_guards(p_erasure uuid, p_turns uuid[]) returns bigint
 language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
 declare

@@ -11,8 +11,9 @@ from afterturn_client.turns import turn_body
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.formats import LONGEST_SESSION_ID, Format, derive_session_name, detect_format, parse_file
-from deploy.cli.parsed import BadLine, ParsedTurn
+from deploy.cli.chat import SessionChoice
+from deploy.cli.formats import Format, detect_format, parse_file
+from deploy.cli.parsed import LONGEST_SESSION_ID, BadLine, ParsedTurn, derive_session_name
 
 GOOD = {"session_id": "s", "turn_id": "t", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -21,7 +22,7 @@ def parsed(data: bytes | str, form: Format | None = None, longest: int = 10_000)
     raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     found = form or detect_format(raw)
     assert found is not None
-    return list(parse_file(io.BytesIO(raw), found, "file.txt", longest))
+    return list(parse_file(io.BytesIO(raw), found, SessionChoice("file.txt"), longest))
 
 
 def bodies(items: list[ParsedTurn | BadLine]) -> list[dict[str, Any]]:
@@ -32,8 +33,8 @@ def bad(items: list[ParsedTurn | BadLine]) -> list[tuple[int, str]]:
     return [(item.line, item.error) for item in items if isinstance(item, BadLine)]
 
 
-def hashed(ordinal: int, role: str, text: str) -> str:
-    return f"{ordinal}-{hashlib.sha256(f'{role}{chr(0)}{text}'.encode()).hexdigest()[:12]}"
+def hashed(*parts: str) -> str:
+    return hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]
 
 
 def test_json_lines_carry_every_field_of_a_turn() -> None:
@@ -129,24 +130,25 @@ def test_a_very_long_line_is_skipped_without_being_held() -> None:
             self.left -= size
             return size
 
-    items = list(parse_file(io.BufferedReader(Endless()), Format.JSONL, "s", 10_000))
+    items = list(parse_file(io.BufferedReader(Endless()), Format.JSONL, SessionChoice("s"), 10_000))
     assert [type(item) for item in items] == [BadLine, ParsedTurn]
     assert items[-1].offset == 300_000_001 + len(json.dumps(GOOD))
 
 
-def test_a_transcript_line_is_a_turn_named_by_its_number_and_text() -> None:
-    items = parsed("Ana: I moved to Porto.\n\nassistant: Noted.\nDr. Lee: See you at 10:30\n")
+def test_a_transcript_line_is_a_turn_named_by_who_says_what() -> None:
+    items = parsed("Ana: I moved to Porto.\n\nassistant: Noted.\nDr. Lee: See you at 10:30\nassistant: Noted.\n")
     assert bodies(items) == [
         {
             "bank": "b",
             "session_id": "file.txt",
-            "turn_id": hashed(number, role, text),
+            "turn_id": hashed(role, name, text) + again,
             "messages": [{"role": role, "content": text, "name": name}],
         }
-        for number, role, name, text in [
-            (1, "user", "Ana", "I moved to Porto."),
-            (3, "assistant", "assistant", "Noted."),
-            (4, "user", "Dr. Lee", "See you at 10:30"),
+        for role, name, text, again in [
+            ("user", "Ana", "I moved to Porto.", ""),
+            ("assistant", "assistant", "Noted.", ""),
+            ("user", "Dr. Lee", "See you at 10:30", ""),
+            ("assistant", "assistant", "Noted.", "-2"),
         ]
     ]
 
@@ -172,12 +174,12 @@ CHAT = [
 @pytest.mark.parametrize("document", [CHAT, {"model": "m", "messages": CHAT, "n": {"messages": []}}])
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_chat_turn_is_a_user_message_and_what_follows(document: Any, indent: int | None) -> None:
-    first, second = bodies(parsed(json.dumps(document, indent=indent)))
-    assert first["messages"] == CHAT[:5]
+    leading, first, second = bodies(parsed(json.dumps(document, indent=indent)))
+    assert leading["messages"] == CHAT[:1]
+    assert first["messages"] == CHAT[1:5]
     assert second["messages"] == CHAT[5:]
-    assert first["turn_id"] == hashed(1, "user", "one")
-    assert second["turn_id"].startswith("2-")
-    assert {first["session_id"], second["session_id"]} == {"file.txt"}
+    assert first["turn_id"] == hashed("user", "", "", "one")
+    assert {one["session_id"] for one in (leading, first, second)} == {"file.txt"}
 
 
 RESPONSES = [
@@ -196,7 +198,7 @@ def test_lines_of_messages_or_items_are_the_turns_that_an_array_of_them_is(items
     lines = "\n".join(json.dumps(item) for item in items)
     assert detect_format(lines.encode()) is Format.CHAT
     assert bodies(parsed(lines)) == bodies(parsed(json.dumps(items)))
-    assert [body["messages"] for body in bodies(parsed(lines))] == [items[:ends], items[ends:]]
+    assert [body["messages"] for body in bodies(parsed(lines))] == [items[:1], items[1:ends], items[ends:]]
     assert bad(parsed(lines + "\n{broken")) == [(len(items) + 1, "not a message")]
     whole = GOOD | {"messages": items}
     assert bodies(parsed(json.dumps(whole)))[0]["messages"] == items
@@ -205,7 +207,24 @@ def test_lines_of_messages_or_items_are_the_turns_that_an_array_of_them_is(items
 def test_a_chat_that_has_grown_keeps_the_names_of_its_turns() -> None:
     before = bodies(parsed(json.dumps(CHAT)))
     after = bodies(parsed(json.dumps([*CHAT, {"role": "user", "content": "three"}])))
-    assert after[:2] == before
+    assert after[:3] == before
+
+
+TURNS = st.lists(st.sampled_from(["yes", "no", "I moved to Ghent.", "thanks"]), max_size=6)
+
+
+@given(TURNS, TURNS, TURNS)
+def test_a_chat_exported_again_with_more_around_it_keeps_every_name(
+    top: list[str], middle: list[str], end: list[str]
+) -> None:
+    def export(texts: list[str]) -> set[tuple[str, str]]:
+        said = [{"role": "user", "content": text} for text in texts]
+        lines = "".join(f"Ana: {text}\n" for text in texts) or "\n"
+        chat = {(body["turn_id"], json.dumps(body)) for body in bodies(parsed(json.dumps(said), Format.CHAT))}
+        return chat | {(body["turn_id"], json.dumps(body)) for body in bodies(parsed(lines, Format.TRANSCRIPT))}
+
+    assert export(middle) <= export([*top, *middle, *end])
+    assert len(export([*top, *middle])) == 2 * (len(top) + len(middle))
 
 
 def test_a_bad_chat_message_spoils_its_own_turn_alone() -> None:
@@ -214,7 +233,8 @@ def test_a_bad_chat_message_spoils_its_own_turn_alone() -> None:
     ((line, error),) = bad(items)
     assert json.dumps(broken, indent=0).splitlines()[line:][0].startswith('"role": "robot"')
     assert "role" in error
-    assert bodies(items) == bodies(parsed(json.dumps(CHAT)))[1:]
+    leading, _spoiled, last = bodies(parsed(json.dumps(CHAT)))
+    assert bodies(items) == [leading, last]
 
 
 @pytest.mark.parametrize(

@@ -453,6 +453,7 @@ UNTRIED = {
     "GET /metrics": "counts over all tenants; no label names one",
     "GET /openapi.json": "the description of the interface",
     "GET /v1/health": "says whether the memory plugin can work",
+    "GET /": "sends a browser to /docs",
     "GET /docs": "shows the description of the interface",
     "* /docs/assets": "what that page is made of, out of a package",
 }

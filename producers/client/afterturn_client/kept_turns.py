@@ -24,7 +24,7 @@ def keep_turn(memory: Afterturn, session_id: str, turn: TranscriptTurn) -> None:
     part = turn
     for _ in range(MOST_PARTS):
         try:
-            memory.add_turn(session_id, _write_messages(part), turn_id=part.name)
+            memory.add_turn(session_id, write_messages(part), turn_id=part.name)
         except TurnConflictError:
             rest = _find_missing(part.answered, memory.turn_status(session_id, part.name))
             if not rest:
@@ -37,7 +37,7 @@ def keep_turn(memory: Afterturn, session_id: str, turn: TranscriptTurn) -> None:
 
 def keep_turns(memory: Afterturn, session_id: str, turns: Sequence[TranscriptTurn]) -> None:
     """Store turns in one call; what of them was stored already stays as it is."""
-    told = memory.add_turns([NewTurn(session_id, _write_messages(turn), turn_id=turn.name) for turn in turns])
+    told = memory.add_turns([NewTurn(session_id, write_messages(turn), turn_id=turn.name) for turn in turns])
     refused = [(turn, one.error) for turn, one in zip(turns, told, strict=True) if isinstance(one, RefusedTurn)]
     for turn, error in refused:
         if isinstance(error, TurnConflictError):
@@ -56,7 +56,8 @@ def add_piece(answered: tuple[str, ...], said: str) -> tuple[str, ...]:
     return (*answered, said)
 
 
-def _write_messages(turn: TranscriptTurn) -> list[Message]:
+def write_messages(turn: TranscriptTurn) -> list[Message]:
+    """Return the messages of a turn: what was asked, where anything was, and the answer."""
     asked = [Message("user", turn.asked, timestamp=turn.asked_at)] if turn.asked else []
     return [*asked, Message("assistant", turn.answer, timestamp=turn.answered_at)]
 

@@ -44,7 +44,7 @@ class BeforeTurnOptions(TypedDict, total=False):
 class AfterTurnOptions(TypedDict, total=False):
     """Options of a completed turn, besides its input and output.
 
-    From `expires_at` on no answer holds it.
+    `occurred_at` is the time of items without one of their own. From `expires_at` on no answer holds it.
     """
 
     bank: str
@@ -52,6 +52,7 @@ class AfterTurnOptions(TypedDict, total=False):
     conversation_items: Sequence[Item]
     current_input_start: int
     current_input_count: int
+    occurred_at: Moment
     expires_at: Moment
 
 
@@ -107,8 +108,8 @@ def after_turn_body(
 ) -> dict[str, Any]:
     """Return the JSON object of POST /api/v1/turns/after; `given` are input and output."""
     items = {name: _list_items(name, one) for name, one in zip(("input_items", "output_items"), given, strict=True)}
-    ends = {"expires_at": format_moment(options["expires_at"])} if "expires_at" in options else {}
-    return {**_name_turn(session_id, turn_id), **items, **options, **ends}
+    times = {name: format_moment(at) for name in ("occurred_at", "expires_at") if (at := options.get(name))}
+    return {**_name_turn(session_id, turn_id), **items, **options, **times}
 
 
 def _name_turn(session_id: str, turn_id: str) -> dict[str, Any]:

@@ -80,6 +80,12 @@ def read_transcript(agent: str, file: Path, *, prompts: int | None = None) -> Tr
             tail *= 4
 
 
+def parse_transcript(agent: str, told: bytes) -> Transcript:
+    """Return the turns of a whole session file of an agent."""
+    lines, unreadable = _read_lines(told, whole=True)
+    return _join_turns(READERS[agent](lines), unreadable)
+
+
 def _read_lines(told: bytes, *, whole: bool) -> tuple[list[Mapping[str, Any]], int]:
     """Return the JSON objects, one a line, and how many lines could not be read.
 

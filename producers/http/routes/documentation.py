@@ -4,9 +4,9 @@ import base64
 import hashlib
 import re
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
@@ -17,13 +17,19 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def page_routes(title: str, openapi_url: str) -> APIRouter:
-    """Return the routes of the page and of the files that it loads."""
+    """Return the routes of the page and of the files that it loads; a browser at the root is sent to the page."""
     page = _build_page(title, openapi_url)
     router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])
 
     @router.get(PAGE, include_in_schema=False)
     async def show_page() -> Response:
         return page
+
+    @router.get("/", include_in_schema=False)
+    async def open_page(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse(PAGE, 302)
+        raise HTTPException(404)
 
     return router
 

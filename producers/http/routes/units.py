@@ -81,6 +81,15 @@ class LinkAnswer(WireModel):
     excerpt: str = Field(description="beginning of the other unit's text")
 
 
+class FormerVersion(WireModel):
+    """A version of a unit that a correction or a pin replaced."""
+
+    version: int = Field(description="number of the version, from 1")
+    text: str = Field(description="text that the unit had")
+    pinned: bool = Field(description="whether it was pinned")
+    recorded_at: datetime = Field(description="time at which the log took it")
+
+
 class UnitAnswer(WireModel):
     """A unit with its provenance: turn, sources, derived facts and links."""
 
@@ -101,7 +110,11 @@ class UnitAnswer(WireModel):
     valid_from: datetime | None = Field(description="since when a fact holds; null: it is no projected fact")
     valid_to: datetime | None = Field(description="until when a fact held; null: it still holds")
     superseded_by: UUID | None = Field(description="id of the fact that superseded it")
-    version: int = Field(description="version of the unit, from 1; every correction is another")
+    version: int = Field(description="version of the unit, from 1; every correction and every pin is another")
+    pinned: bool = Field(description="whether every answer of its bank holds it")
+    former: list[FormerVersion] = Field(
+        description="versions before this one, the newest first, at most 50; erased ones are not among them"
+    )
     expires_at: datetime | None = Field(description="time from which on no answer shows it; null: never")
     facts: list[DrawnFact] = Field(description="facts that were drawn from it")
     links: list[LinkAnswer] = Field(description="its strongest links to other units")
@@ -124,7 +137,16 @@ class UnitAnswer(WireModel):
         "valid_from": None,
         "valid_to": None,
         "superseded_by": None,
-        "version": 1,
+        "version": 2,
+        "pinned": False,
+        "former": [
+            {
+                "version": 1,
+                "text": "We fly to Lisbon on Thursday",
+                "pinned": False,
+                "recorded_at": "2026-03-02T09:30:00+00:00",
+            }
+        ],
         "expires_at": None,
         "facts": [],
         "links": [
@@ -301,6 +323,8 @@ def unit_json(unit: Unit) -> dict[str, Any]:
         "valid_to": unit.valid_to,
         "superseded_by": unit.superseded_by and str(unit.superseded_by),
         "version": unit.version,
+        "pinned": unit.pinned,
+        "former": unit.former,
         "expires_at": unit.expires_at,
         "facts": unit.facts,
         "links": [_link_json(link) for link in unit.links],

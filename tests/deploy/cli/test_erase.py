@@ -44,6 +44,14 @@ async def test_what_is_erased_is_in_no_dump_and_in_no_receipt(operated: Operated
     assert lines_with(await dump(operated.postgres), SECRET) == []
 
 
+async def test_a_user_is_erased_by_the_id_that_users_list_shows(operated: Operated) -> None:
+    by_id = str(identity.user_id(HOST_ID, "ana"))
+    receipt = await operated.answer("erase", "user", by_id, "--yes")
+    assert (receipt["status"], receipt["counts"]["messages"]) == ("done", 2)
+    assert lines_with(await dump(operated.postgres), SECRET) == []
+    assert lines_with(await dump(operated.postgres), '"userName"') == []
+
+
 async def test_a_receipt_can_be_read(operated: Operated) -> None:
     shown = (await operated.run("erase", "session", "monday", "--yes")).stdout
     assert "messages" in shown

@@ -87,6 +87,7 @@ def test_every_turn_goes_in_once_in_order_and_the_counts_say_so(stacked: Stacked
         "accepted": 250,
         "duplicates": 0,
         "conflicts": 0,
+        "erased": 0,
         "bad_lines": [],
         "position": 250,
     }
@@ -268,7 +269,9 @@ def test_no_stack_no_file_and_no_format_are_wrong_usage(stacked: Stacked, tmp_pa
 
 def test_for_people_the_answer_is_a_sentence(stacked: Stacked) -> None:
     result = stacked.ingest(stacked.write("a.jsonl", lines(2)))
-    assert result.stdout.startswith("2 read: 2 new, 0 known already, 0 in conflict, 0 bad; position 2;")
+    assert result.stdout.startswith(
+        "2 read: 2 new, 0 known already, 0 in conflict, 0 erased before, 0 bad; position 2;"
+    )
 
 
 def test_a_service_killed_and_restarted_in_the_middle_loses_nothing(tmp_path: Path) -> None:
@@ -338,3 +341,48 @@ def test_only_the_answer_is_on_standard_output(stacked: Stacked) -> None:
     result = stacked.ingest(stacked.write("a.jsonl", lines(1) + "{broken\n"), "--json")
     assert len(result.stdout.splitlines()) == 1
     assert result.stdout.isascii()
+
+
+def test_a_chat_that_went_on_stores_what_is_new_alone(stacked: Stacked) -> None:
+    said = [{"role": role, "content": text} for role, text in (("user", "one"), ("assistant", "1"), ("user", "two"))]
+    stacked.counted(stacked.write("chat.json", json.dumps(said)))
+    for answers in (["2"], ["2", "and more"], ["2", "and more", "and more"]):
+        grown = [*said, *({"role": "assistant", "content": text} for text in answers)]
+        counts, status = stacked.counted(stacked.write("chat.json", json.dumps(grown)))
+        assert (counts["accepted"], counts["conflicts"], status) == (1, 0, 0)
+        again, status = stacked.counted(stacked.write("chat.json", json.dumps(grown)))
+        assert (again["accepted"], again["duplicates"], again["conflicts"], status) == (0, 2, 0, 0)
+    stored = [m["content"] for _at, body in stacked.double.turns.values() for m in json.loads(body)["messages"]]
+    assert stored == ["one", "1", "two", "2", "and more", "and more"]
+
+
+def test_a_chat_whose_answer_was_changed_is_in_conflict(stacked: Stacked) -> None:
+    for answer, expected in (("1", (1, 0)), ("changed", (0, 1))):
+        said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": answer}]
+        counts, _status = stacked.counted(stacked.write("chat.json", json.dumps(said)))
+        assert (counts["accepted"], counts["conflicts"]) == expected
+
+
+def test_a_file_that_was_erased_is_said_to_be_with_the_way_to_begin_anew(stacked: Stacked) -> None:
+    erased = {"results": [{"ok": False, **refusal("TURN_ERASED", "this turn was erased")}] * 2}
+    stacked.double.before = lambda seen: JSONResponse(erased) if seen.path == "/api/v1/turns:batch" else None
+    result = stacked.ingest(stacked.write("talk.txt", "Ann: hi\nBo: hello\n"))
+    assert result.exit_code == 1
+    assert "0 in conflict, 2 erased before" in result.stdout
+    assert result.stderr.count("was erased") == 1
+    assert "--session NAME" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "name,text",
+    [
+        ("app.yaml", "name: app\nversion: 2\n"),
+        ("app.log", "INFO: started\nERROR: stopped\n"),
+        ("chat.json", '{"messages": [{"creator": "Kim", "said": "hello"}]}'),
+    ],
+)
+def test_a_file_in_no_known_form_is_refused_whole(stacked: Stacked, name: str, text: str) -> None:
+    result = stacked.ingest(stacked.write(name, text))
+    assert result.exit_code == 2
+    assert "looked for" in result.stderr
+    assert not stacked.double.turns

@@ -61,3 +61,37 @@ def test_a_turn_is_shown_with_its_stages_and_what_was_said(server: Loopback, dat
     told = json.loads(run(data, "turns", "show", "monday", "1", "--json").stdout)
     assert (told["messages"], told["stages"]["extraction"]["status"]) == ([message], "done")
     assert "hello" in run(data, "turns", "show", "monday", "1").stdout
+
+
+BANK = {"bank": "household", "scope": "host", "language": "en"}
+UNIT = {"unit_id": "u", "kind": "experience", "text": "We fly on Friday", "cut": False, "origin": "message"}
+
+
+def test_units_are_listed_as_the_service_has_them(server: Loopback, data: Path) -> None:
+    server.answers(page("units", UNIT, cursor="next"))
+    assert json.loads(run(data, "units", "list", "--bank", "b", "--json").stdout)["units"] == [UNIT]
+    assert server.seen[-1].params == {"bank": "b", "limit": "200"}
+    assert "We fly on Friday" in run(data, "units", "list").stdout
+
+
+@pytest.mark.parametrize("arguments", [("sessions", "list"), ("units", "list"), ("turns", "list", "monday")])
+def test_an_unknown_bank_is_named_with_those_that_are_there(
+    server: Loopback, data: Path, arguments: tuple[str, ...]
+) -> None:
+    server.answers(page(arguments[0]), page("banks", BANK))
+    missing = run(data, *arguments, "--bank", "houshold")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert "'houshold'" in missing.stderr
+    assert "household" in missing.stderr
+
+
+def test_an_empty_bank_and_an_unknown_session_say_so(server: Loopback, data: Path) -> None:
+    own = {**BANK, "bank": "~ana/household"}
+    server.answers(page("units"), page("banks", own))
+    empty = run(data, "units", "list", "--bank", "household")
+    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert "there are no units" in empty.stderr
+    server.answers(page("turns"), page("banks", BANK))
+    missing = run(data, "turns", "list", "monday", "--bank", "household")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert "'monday'" in missing.stderr

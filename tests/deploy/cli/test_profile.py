@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
 from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build_cli
@@ -47,6 +48,20 @@ def test_a_profile_says_since_when_and_from_where(server: Loopback, data: Path) 
 def test_json_is_the_services_answer(server: Loopback, data: Path) -> None:
     assert json.loads(run(data, "--user", "ana", "--bank", "b", "--json").stdout) == TOLD
     assert server.seen[0].params == {"user_id": "ana", "bank": "b", "history": "false", "limit": "200"}
+
+
+def test_a_user_may_be_given_by_the_id_that_is_listed(server: Loopback, data: Path) -> None:
+    user, other = "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11", "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c12"
+    first = {"users": [{"user": other, "name": "bo"}], "cursor": "next", "has_more": True}
+    second = {"users": [{"user": user, "name": "ana"}], "cursor": None, "has_more": False}
+    for listed, named in ((user, "ana"), (other, "bo"), (UNKNOWN, UNKNOWN)):
+        pages = [first] if listed == other else [first, second]
+        server.answers(*map(JSONResponse, [*pages, TOLD]))
+        assert json.loads(run(data, "--user", listed, "--json").stdout) == TOLD
+        assert server.seen[-1].params["user_id"] == named
+
+
+UNKNOWN = "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c99"
 
 
 def test_nobody_is_wrong_usage(server: Loopback, data: Path) -> None:

@@ -33,6 +33,8 @@ SHOWN = {
     "valid_to": "2026-02-02T03:04:05Z",
     "superseded_by": "later-unit",
     "version": 2,
+    "pinned": True,
+    "former": [{"version": 1, "text": "She lives in Faro", "pinned": False, "recorded_at": "2026-01-01T00:00:00Z"}],
     "facts": [{"unit_id": "fact-unit", "text": "a fact"}],
     "links": [
         {"unit_id": "near-unit", "kind": "semantic", "weight": 0.8125, "direction": "to", "excerpt": "in\nPorto"}
@@ -73,6 +75,8 @@ def test_a_unit_is_shown_with_all_that_is_known_of_where_it_comes_from(server: L
     assert server.seen[0].params == {"bank": "b"}
     for told in ("[bold]Porto[/bold]", "Ana", "s/t/1", "0.95", "source-unit", "fact-unit  a fact", "later-unit", "12"):
         assert told in result.stdout
+    assert "1, since 2026-01-01T00:00:00Z  She lives in Faro" in result.stdout
+    assert "pinned  yes" in result.stdout
     assert "semantic 0.81 to near-unit  in Porto" in result.stdout
     assert "\x1b" not in result.stdout
 

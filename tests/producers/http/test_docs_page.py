@@ -50,6 +50,15 @@ async def test_everything_the_page_loads_is_served_by_this_service(world: World)
         assert '"validatorUrl": null' in script
 
 
+async def test_a_browser_at_the_root_is_sent_to_the_page_and_a_program_learns_of_it(world: World) -> None:
+    async with world.client() as client:
+        browser = await client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+        program = await client.get("/")
+    assert (browser.status_code, browser.headers["location"]) == (302, "/docs")
+    assert (program.status_code, program.json()["error"]["code"]) == (404, "NOT_FOUND")
+    assert "/docs" in program.json()["error"]["message"]
+
+
 async def test_the_browser_may_load_nothing_from_elsewhere_and_run_no_other_script(world: World) -> None:
     async with world.client() as client:
         page = await client.get("/docs")

@@ -46,6 +46,24 @@ async def test_a_corrected_unit_is_found_by_its_new_words_at_once_and_not_by_the
     assert (again["changed"], again["facts_ended"]) == (False, 0)
 
 
+async def test_a_unit_shows_its_former_versions_and_its_pin(ana: Tenant, turn: dict[str, Any]) -> None:
+    unit = await unit_of(ana, turn)
+    first = (await ana.http.get(f"/api/v1/units/{unit}")).json()
+    assert (first["pinned"], first["former"]) == (False, [])
+    await ana.http.patch(f"/api/v1/units/{unit}", json={"content": NEW})
+    await ana.http.put(f"/api/v1/units/{unit}/pin")
+    await ana.http.patch(f"/api/v1/units/{unit}", json={"content": f"{NEW}, or in spring"})
+    shown = (await ana.http.get(f"/api/v1/units/{unit}")).json()
+    assert (shown["version"], shown["pinned"]) == (4, True)
+    assert [(one["version"], one["text"], one["pinned"]) for one in shown["former"]] == [
+        (3, NEW, True),
+        (2, NEW, False),
+        (1, SAID, False),
+    ]
+    await ana.http.post("/api/v1/erasures", json={"kind": "unit", "unit_id": unit})
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).status_code == 404
+
+
 async def test_whoever_saw_an_older_version_is_refused(ana: Tenant, turn: dict[str, Any]) -> None:
     unit = await unit_of(ana, turn)
     bodies = [{"content": f"{NEW} {n}", "version": 1} for n in range(4)]

@@ -109,3 +109,32 @@ async def test_what_was_published_before_its_user_was_erased_is_rejected_and_wha
         assert rejection.code == "ERASED"
     assert await intake.accept(message("of another", user_id="bo", turn_id="4"), 0) is None
     assert await intake.accept(message("ann came back", user_id="ann", turn_id="5"), 0) is None
+
+
+@pytest.mark.parametrize("kind", [TURN, TURN_ITEMS])
+@pytest.mark.parametrize(
+    "times,expected",
+    [
+        (("2026-03-02T09:30:00Z", None), "2026-03-02T09:30:00"),
+        (("2026-03-02T09:30:00Z", "2023-05-24T10:00:00Z"), "2023-05-24T10:00:00"),
+        (("2999-01-01T00:00:00Z", None), "20"),  # a clock ahead: today
+        (("yesterday", None), "20"),
+    ],
+)
+async def test_a_turn_that_waited_in_a_queue_has_the_time_when_it_was_published(
+    world: World, ana: Tenant, kind: str, times: tuple[str, str | None], expected: str
+) -> None:
+    time, own = times
+    said = [{"role": "user", "content": "I was in Porto yesterday."}]
+    data: dict[str, Any] = {"bank": "b", "session_id": "s", "turn_id": "1"}
+    data |= {"messages": said} if kind == TURN else {"input_items": said}
+    data |= {"occurred_at": own} if own else {}
+    intake = intake_of(world, ana)
+    for at in (time, "2026-05-05T00:00:00Z"):  # published again later, it is the same turn
+        envelope = json.loads(wrap_event(kind, data, "x").body)
+        envelope["args"][0]["time"] = at
+        assert await intake.accept(json.dumps(envelope).encode(), 0) is None
+    units = (await ana.http.get("/api/v1/units", params={"bank": "b"})).json()["units"]
+    [unit] = [one for one in units if one["origin"] == "message"]
+    assert unit["occurred_at"].startswith(expected)
+    assert unit["occurred_at"] < "2100"

@@ -46,7 +46,7 @@ async def test_erasing_twice_is_erasing_once(ana: Tenant, turn: Turn) -> None:
     assert (second["status"], second["counts"]) == ("done", {})
 
 
-async def test_a_turn_that_was_erased_is_a_conflict_whatever_its_body(ana: Tenant, turn: Turn) -> None:
+async def test_a_turn_that_was_erased_is_refused_as_erased_whatever_its_body(ana: Tenant, turn: Turn) -> None:
     await ana.http.post("/api/v1/turns", json=turn)
     assert (await ana.http.post("/api/v1/turns", json=turn)).json()["duplicate"] is True
     await erase(ana, kind="session", session_id="monday")
@@ -54,7 +54,8 @@ async def test_a_turn_that_was_erased_is_a_conflict_whatever_its_body(ana: Tenan
     for body in (turn, other):
         answer = await ana.http.post("/api/v1/turns", json=body)
         assert answer.status_code == 409
-        assert answer.json()["error"]["code"] == "TURN_CONFLICT"
+        assert answer.json()["error"]["code"] == "TURN_ERASED"
+        assert "another turn_id or session_id" in answer.json()["error"]["message"]
     assert (await ana.http.post("/api/v1/recall", json={"query": "Lisbon"})).json()["results"] == []
 
 

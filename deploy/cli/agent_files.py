@@ -1,0 +1,46 @@
+"""Parses session files of coding agents (Claude Code, Codex) into turns, as the agents' hooks store them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+from afterturn_client.kept_turns import write_messages
+from afterturn_client.transcripts import parse_transcript
+from afterturn_client.turns import NewTurn
+
+from deploy.cli.chat import LONGEST_DOCUMENT, SessionChoice
+from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_session_name
+
+
+def parse_agent_file(stream: BinaryIO, agent: str, sessions: SessionChoice) -> Iterator[Parsed]:
+    """Yield the turns of a session file; sessions and turns have the names under which hooks store them."""
+    raw = stream.read(LONGEST_DOCUMENT + 1)
+    if len(raw) > LONGEST_DOCUMENT:
+        yield BadLine(1, f"a session file of more than {LONGEST_DOCUMENT} bytes")
+        return
+    found = parse_transcript(agent, raw)
+    session = sessions.given or derive_session_name(_find_session(raw) or sessions.file)
+    for turn in found.turns:
+        messages = [one for one in write_messages(turn) if one.content]
+        if messages:
+            yield check_turn(NewTurn(session, messages, turn.name), 1, len(raw), may_grow=True)
+    if found.unreadable:
+        yield BadLine(1, f"lines that are not JSON: {found.unreadable}", len(raw))
+
+
+def _find_session(raw: bytes) -> str | None:
+    """Return the id of the session that the lines name."""
+    for line in raw.splitlines():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        payload = value.get("payload") if isinstance(value, Mapping) else None
+        for named in (_get(value, "sessionId"), _get(payload, "id") if _get(value, "type") == "session_meta" else None):
+            if isinstance(named, str) and named:
+                return named
+    return None
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None

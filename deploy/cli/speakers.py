@@ -1,0 +1,72 @@
+"""Tells a transcript of people from logs, settings and documents, whose lines look like `Name: text` as well. Pure."""
+
+import re
+from collections.abc import Sequence
+
+NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
+#: Names that say which role speaks, in lower case.
+ROLE_NAMES = {
+    **dict.fromkeys(("assistant", "ai", "agent", "bot", "chatgpt", "claude", "gemini", "copilot"), "assistant"),
+    "system": "system",
+    **dict.fromkeys(("user", "human", "me", "you", "customer", "client", "caller", "interviewer", "speaker"), "user"),
+}
+#: Names of fields in logs, mail, settings and documents, which no person has.
+_FIELDS = frozenset(
+    """
+    debug info information notice warn warning error err fatal critical trace severe exception traceback caused
+    from to cc bcc subject date sent received reply-to message-id in-reply-to references return-path
+    mime-version host accept accept-encoding accept-language user-agent content-type content-length
+    content-encoding cookie server connection cache-control location authorization etag via origin referer
+    date-modified last-modified name names title description summary version type kind status state id key value
+    url uri path file folder author authors email phone address license maintainer package source section
+    priority architecture depends requires resources parameters outputs properties metadata spec image images
+    ports volumes environment services command time timestamp start end begin duration level message msg note
+    notes todo fixme hint tip example examples usage default returns raises args arguments options output input
+    result results step question answer q a problem solution cause reason action category tags tag topic
+    keywords abstract conclusion introduction ingredients directions total price amount quantity size color
+    weight height width length number count page chapter figure table section language country city street zip
+    commit merge signed-off-by co-authored-by change-id fixes closes see
+    """.split()  # noqa: SIM905 - a list of them would have a line for each
+)
+#: Signs of settings and lists: a key without a value, a dash, a comment, a document's mark, an indented key.
+_SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|\s*#.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
+_WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]*")
+#: Of this many named lines on, most names must occur again.
+_MANY = 6
+#: The most words of a name ("Dr. Maria van den Berg").
+_WORDS = 6
+
+
+def is_transcript(lines: Sequence[str]) -> bool:
+    """Return whether these lines, the first of a file, are what people said to each other, each with a name before it.
+
+    At least half must be `Name: text` with names as people or roles have them; names come again in a longer text.
+    """
+    said = [line for line in lines if line.strip()]
+    if any(_SETTINGS.fullmatch(line.rstrip()) for line in said):
+        return False
+    names = [found["name"].strip() for line in said if (found := NAMED.fullmatch(line.strip()))]
+    if not names or 2 * len(names) < len(said) or not all(map(_is_name, names)):
+        return False
+    return len(names) < _MANY or 2 * len(set(names)) <= len(names)
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a person or a role may have this name: each word begins with a letter, the first not small."""
+    if name.lower() in ROLE_NAMES:
+        return True
+    words = name.removeprefix("@").split()
+    if not 0 < len(words) <= _WORDS or name.lower() in _FIELDS or words[0].lower() in _FIELDS:
+        return False
+    if name.startswith("@"):
+        return len(words) == 1
+    return not words[0][0].islower() and all(map(_is_word_of_name, words))
+
+
+def _is_word_of_name(word: str) -> bool:
+    word = word.strip("(),")
+    if not _WORD.fullmatch(word) or word.endswith(("Error", "Exception", "Warning")):
+        return False
+    # An identifier: dotted, with an underscore, or with capitals within that no name has (McDonald, O'Brien).
+    inner = word.rstrip(".")
+    return "_" not in word and "." not in inner and not re.search(r"[a-z][A-Z].*[a-z][A-Z]", inner)

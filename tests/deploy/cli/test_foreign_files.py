@@ -1,0 +1,314 @@
+"""`afterturn ingest` and files of other programs: read as what they are, or refused; no words become another's."""
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from afterturn_client.turns import Message
+
+from deploy.cli.chat import SessionChoice
+from deploy.cli.formats import Format, detect_format, parse_file
+from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
+
+CANOE = "I sold the canoe"
+AT = "2024-05-05T10:00:00Z"
+SECONDS = 1714903200
+
+
+def read(text: str, session: str | None = None) -> list[ParsedTurn | BadLine]:
+    form = detect_format(text.encode())
+    assert form is not None
+    return list(parse_file(io.BytesIO(text.encode()), form, SessionChoice("file.json", session)))
+
+
+def said(text: str) -> list[list[tuple[str, str | None, Any, Any]]]:
+    """Role, name, text and time of each message, by turn."""
+    return [
+        [(one.role, one.name, one.content, one.timestamp) for one in item.turn.messages if isinstance(one, Message)]
+        for item in read(text)
+        if isinstance(item, ParsedTurn)
+    ]
+
+
+def discord(kind: str = "Default", *, bot: bool = False, text: str = CANOE) -> dict[str, Any]:
+    author = {"id": "7", "name": "kim", "nickname": "Kim", "isBot": bot}
+    return {
+        "id": kind + text,
+        "type": kind,
+        "timestamp": "2024-05-05T12:00:00+02:00",
+        "content": text,
+        "author": author,
+    }
+
+
+def telegram(text: Any, **more: Any) -> dict[str, Any]:
+    return {"id": 1, "type": "message", "date_unixtime": str(SECONDS), "from": "Kim", "text": text, **more}
+
+
+def gpt(name: str, role: str, text: str, parent: str | None) -> dict[str, Any]:
+    content = {"content_type": "text", "parts": [text]}
+    message = {"id": name, "author": {"role": role}, "create_time": SECONDS + 0.5, "content": content}
+    return {"id": name, "parent": parent, "message": message}
+
+
+PEOPLE: dict[str, Any] = {
+    "discord": {
+        "guild": {"name": "g"},
+        "channel": {"id": "99"},
+        "messages": [discord("GuildMemberJoin", text="joined the server."), discord()],
+    },
+    "telegram": {
+        "name": "Kim",
+        "type": "personal_chat",
+        "id": 4,
+        "messages": [
+            {"id": 0, "type": "service", "actor": "Kim", "action": "phone_call", "text": ""},
+            telegram(["I sold ", {"type": "bold", "text": "the canoe"}]),
+        ],
+    },
+    "all of telegram": {"chats": {"list": [{"type": "personal_chat", "id": 4, "messages": [telegram(CANOE)]}]}},
+    "slack": [
+        {"type": "message", "subtype": "channel_join", "user": "U1", "text": "<@U1> has joined", "ts": "1.0"},
+        {"type": "message", "user": "U1", "user_profile": {"real_name": "Kim"}, "text": CANOE, "ts": f"{SECONDS}.0001"},
+    ],
+    "messenger": {
+        "participants": [{"name": "Kim"}],
+        "messages": [
+            {"sender_name": "Kim", "timestamp_ms": SECONDS * 1000 + 1, "content": "caf\u00c3\u00a9"},
+            {"sender_name": "Kim", "timestamp_ms": SECONDS * 1000, "content": CANOE},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("program", PEOPLE)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_each_message_of_a_chat_of_people_is_a_turn_of_who_said_it_then(program: str, indent: int | None) -> None:
+    turns = said(json.dumps(PEOPLE[program], indent=indent))
+    [(role, name, text, at)] = turns[0]
+    assert (role, name, text) == ("user", "Kim", CANOE)
+    assert at is not None
+    assert at.startswith("2024-05-05T10:00:00")
+    assert [turn[0][2] for turn in turns[1:]] == (["café"] if program == "messenger" else [])
+
+
+def test_a_bot_of_discord_is_no_person() -> None:
+    assert said(json.dumps({"guild": {}, "messages": [discord(bot=True)]}))[0][0][:2] == ("assistant", "Kim")
+
+
+GPT = {
+    "title": "t",
+    "id": "conversation-1",
+    "current_node": "d",
+    "mapping": {
+        "root": {"id": "root", "parent": None, "message": None},
+        "a": gpt("a", "user", "I sold the boat", "root"),
+        "b": gpt("b", "assistant", "Which?", "a"),
+        "c": gpt("c", "user", CANOE, "root"),
+        "d": gpt("d", "assistant", "Noted.", "c"),
+    },
+}
+
+
+@pytest.mark.parametrize("document", [GPT, [GPT]], ids=["one", "all"])
+def test_chatgpt_is_read_along_the_branch_that_is_shown(document: Any) -> None:
+    [item] = read(json.dumps(document))
+    assert isinstance(item, ParsedTurn)
+    assert (item.turn.session_id, item.turn.turn_id) == ("conversation-1", "c")
+    assert said(json.dumps(document)) == [
+        [
+            ("user", None, CANOE, "2024-05-05T10:00:00.500000Z"),
+            ("assistant", None, "Noted.", "2024-05-05T10:00:00.500000Z"),
+        ]
+    ]
+
+
+def test_a_session_that_is_given_is_each_chat_s_own() -> None:
+    second = {**GPT, "id": "conversation-2"}
+    one = [item.turn.session_id for item in read(json.dumps(GPT), "again") if isinstance(item, ParsedTurn)]
+    two = [item.turn.session_id for item in read(json.dumps([GPT, second]), "again") if isinstance(item, ParsedTurn)]
+    assert (one, two) == (["again"], ["again-conversation-1", "again-conversation-2"])
+
+
+def asked(*messages: dict[str, Any], **around: Any) -> Any:
+    return {**around, "messages": list(messages)} if around else list(messages)
+
+
+ASSISTANTS: dict[str, Any] = {
+    "openai": asked({"role": "user", "content": CANOE}, {"role": "assistant", "content": "Noted."}),
+    "anthropic": asked(
+        {"role": "user", "content": [{"type": "text", "text": CANOE}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Noted."}]},
+        system="be kind",
+    ),
+    "claude": {
+        "uuid": "u",
+        "chat_messages": [
+            {"uuid": "1", "sender": "human", "text": CANOE, "created_at": AT},
+            {"uuid": "2", "sender": "assistant", "text": "Noted.", "created_at": AT},
+        ],
+    },
+    "gemini": {
+        "contents": [
+            {"role": "user", "parts": [{"text": CANOE}]},
+            {"role": "model", "parts": [{"text": "Noted."}]},
+        ]
+    },
+    "ai studio": {"chunkedPrompt": {"chunks": [{"role": "user", "text": CANOE}, {"role": "model", "text": "Noted."}]}},
+    "langchain dict": asked(
+        {"type": "human", "data": {"content": CANOE, "type": "human"}}, {"type": "ai", "data": {"content": "Noted."}}
+    ),
+    "langchain flat": asked({"type": "human", "content": CANOE, "id": None}, {"type": "ai", "content": "Noted."}),
+    "langchain constructor": asked(
+        *(
+            {"lc": 1, "type": "constructor", "id": ["langchain", "schema", kind], "kwargs": {"content": text}}
+            for kind, text in (("HumanMessage", CANOE), ("AIMessageChunk", "Noted."))
+        )
+    ),
+    "langgraph": {"values": {"messages": [["human", CANOE], ["ai", "Noted."]]}, "next": []},
+    "vercel": asked(
+        {"id": "a", "role": "user", "parts": [{"type": "text", "text": CANOE}]},
+        {"id": "b", "role": "assistant", "parts": [{"type": "step-start"}, {"type": "text", "text": "Noted."}]},
+    ),
+    "sharegpt": {"conversations": [{"from": "human", "value": CANOE}, {"from": "gpt", "value": "Noted."}]},
+    "cohere": asked({"role": "USER", "message": CANOE}, {"role": "CHATBOT", "message": "Noted."}),
+    "bedrock": asked(
+        {"role": "user", "content": [{"text": CANOE}]}, {"role": "assistant", "content": [{"text": "Noted."}]}
+    ),
+    "llama index": asked(
+        {"role": "user", "blocks": [{"block_type": "text", "text": CANOE}]},
+        {"role": "assistant", "blocks": [{"block_type": "text", "text": "Noted."}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("program", ASSISTANTS)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_messages_of_other_frameworks_keep_who_said_what(program: str, indent: int | None) -> None:
+    [turn] = read(json.dumps(ASSISTANTS[program], indent=indent))
+    assert isinstance(turn, ParsedTurn)
+    told = [(one.role, text_of(one.content)) for one in turn.turn.messages if isinstance(one, Message)]
+    assert told == [("user", CANOE), ("assistant", "Noted.")]
+
+
+def text_of(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def test_lines_of_conversations_are_a_session_each() -> None:
+    lines = [json.dumps({"messages": [{"role": "user", "content": text}]}) for text in ("one", "two")]
+    found = read("\n".join(lines))
+    assert [item.turn.messages for item in found if isinstance(item, ParsedTurn)] == [
+        (Message("user", "one"),),
+        (Message("user", "two"),),
+    ]
+    assert [item.line for item in found] == [1, 2]
+
+
+ANDROID = (
+    "24/12/2023, 20:15 - Messages and calls are end-to-end encrypted.\n"
+    "24/12/2023, 20:16 - Kim: {text}\nand it is gone\n"
+)
+IPHONE = "[12/24/23, 8:16:05\u202fPM] Kim: \u200e{text}\nand it is gone\n[12/24/23, 8:17:00\u202fPM] Bo: ok\n"
+
+
+@pytest.mark.parametrize("chat,second", [(ANDROID, 0), (IPHONE, 5)])
+def test_a_chat_of_whatsapp_keeps_its_times_and_lines(chat: str, second: int) -> None:
+    text = chat.format(text=CANOE)
+    assert detect_format(text.encode()) is Format.WHATSAPP
+    at = datetime(2023, 12, 24, 20, 16, second, tzinfo=UTC)
+    assert said(text)[0] == [("user", "Kim", f"{CANOE}\nand it is gone", at)]
+
+
+OK = {"type": "text", "text": "ok"}
+AGENTS: dict[str, list[dict[str, Any]]] = {
+    "claude-code": [
+        {"type": "summary", "summary": "x", "leafUuid": "l"},
+        {
+            "type": "user",
+            "uuid": "u1",
+            "sessionId": "session-7",
+            "timestamp": AT,
+            "message": {"role": "user", "content": CANOE},
+        },
+        {
+            "type": "assistant",
+            "uuid": "a",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
+        },
+    ],
+    "codex": [
+        {"type": "session_meta", "payload": {"id": "session-7"}},
+        {"type": "event_msg", "timestamp": AT, "payload": {"type": "user_message", "message": CANOE}},
+        {"type": "event_msg", "timestamp": AT, "payload": {"type": "agent_message", "message": "ok"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_session_file_of_a_coding_agent_is_read_as_its_hooks_store_it(agent: str) -> None:
+    text = "\n".join(json.dumps(line) for line in AGENTS[agent]) + "\n"
+    assert detect_format(text.encode()) is Format(agent)
+    [item] = read(text)
+    assert isinstance(item, ParsedTurn)
+    assert item.turn.session_id == "session-7"
+    assert [(role, told) for role, _name, told, _at in said(text)[0]] == [("user", CANOE), ("assistant", "ok")]
+    assert said(text)[0][0][3] == AT
+    [_turn, lost] = read(text + "{broken\n{}\n")
+    assert isinstance(lost, BadLine)
+    assert lost.error == "lines that are not JSON: 1"
+
+
+UNKNOWN = {
+    "a log": "INFO: server started\nINFO: listening on 8080\nERROR: it failed\n",
+    "a log with times": "2024-05-05 10:00:00 INFO: started\n2024-05-05 10:00:01 INFO: stopped\n",
+    "a syslog": "May  5 10:00:00 host sshd[12]: Accepted password\n",
+    "yaml": "name: app\nversion: 2\nservices:\n  web:\n    image: nginx\n",
+    "flat yaml": "Name: the trip\nVersion: 1.0\nLicense: MIT\n",
+    "a list in yaml": "- name: a\n  value: b\n",
+    "cloud formation": "Resources:\n  Bucket:\n    Type: AWS\n",
+    "a mail": "From: Kim <kim@example.org>\nTo: Bo <bo@example.org>\nSubject: the canoe\n\nHi\n",
+    "headers": "Host: example.org\nAccept: text/html\nUser-Agent: curl\n",
+    "a stack trace": "ValueError: no such canoe\nKeyError: 'x'\n",
+    "identifiers": "max_retries: 3\ntimeout_s: 5\n",
+    "a glossary": "".join(
+        f"{word}: a fruit\n" for word in ("Apple", "Banana", "Cherry", "Date", "Elder", "Fig", "Grape")
+    ),
+    "prose": "# The trip\n\nWe went to Ghent.\n\nNote: bring a canoe.\n",
+    "lines of a log": '{"level": "info", "msg": "started"}\n{"level": "warn", "msg": "slow"}\n',
+    "a package": '{"name": "app", "version": "1", "scripts": {"a": "b"}}',
+    "a log of git": "commit 0ad6080e\nAuthor: Kim <kim@example.org>\nDate:   Mon May 6\n\n    Sold the canoe\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_what_nobody_said_is_no_chat_of_people(kind: str) -> None:
+    assert detect_format(UNKNOWN[kind].encode()) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"messages": [{"creator": {"name": "Kim"}, "said": CANOE}]},
+        {"messages": [{"type": "message", "text": CANOE}]},
+        [{"type": "message", "content": CANOE}],
+        [{"type": "user_message", "message": CANOE}],
+        [{"role": "robot", "content": CANOE}],
+        {"conversations": [{"from": "somebody", "value": CANOE}]},
+    ],
+)
+def test_a_document_that_does_not_say_who_spoke_is_refused_with_what_was_looked_for(document: Any) -> None:
+    [refused] = read(json.dumps(document))
+    assert isinstance(refused, Unrecognised)
+    assert "looked for" in refused.error or "must be user, assistant" in refused.error
+    assert CANOE not in refused.error
+
+
+@pytest.mark.parametrize(
+    "people",
+    ["Ana: hi\nBen: hi\n", "user: hi\nassistant: hello\n", "Dr. Lee: hi\nMarie-Luise: hi\n", "林: 你好\n王: 你好\n"],
+)
+def test_people_and_roles_are_still_known_by_their_names(people: str) -> None:
+    assert detect_format(people.encode()) is Format.TRANSCRIPT

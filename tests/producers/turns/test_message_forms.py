@@ -1,0 +1,115 @@
+"""Messages of other frameworks over every way in: recognised, or refused; unknown items are kept as nobody's words."""
+
+from typing import Any
+
+import pytest
+
+from producers.turns.items import choose_role
+from producers.turns.message_forms import UnknownForm, identify_message, recognise_message
+from tests.producers.conftest import Tenant
+
+FERRY = "The ferry leaves at nine"
+HUMAN: dict[str, dict[str, Any]] = {
+    "langchain dict": {"type": "human", "data": {"content": FERRY}},
+    "langchain flat": {"type": "human", "content": FERRY, "additional_kwargs": {}, "example": False},
+    "langchain constructor": {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "HumanMessage"],
+        "kwargs": {"content": FERRY},
+    },
+    "another word for user": {"type": "message", "role": "human", "content": FERRY},
+    "vercel": {"role": "user", "parts": [{"type": "text", "text": FERRY}]},
+    "gemini": {"role": "user", "parts": [{"text": FERRY}]},
+    "chatgpt": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": [FERRY]}},
+    "assistants": {"role": "user", "content": [{"type": "text", "text": {"value": FERRY, "annotations": []}}]},
+    "sharegpt": {"from": "human", "value": FERRY},
+    "telegram": {"type": "message", "from": "Kim", "text": FERRY},
+    "slack": {"type": "message", "user": "U1", "text": FERRY, "ts": "1714903200.1"},
+    "discord": {"type": "Default", "author": {"name": "Kim", "isBot": False}, "content": FERRY},
+    "a line of an agent": {"type": "user", "uuid": "u", "message": {"role": "user", "content": FERRY}},
+    "cohere": {"role": "USER", "message": FERRY},
+}
+#: Messages that leave open who speaks.
+NOBODY: dict[str, dict[str, Any]] = {
+    "a role that is unknown": {"role": "robot", "content": FERRY},
+    "an item without a role": {"type": "message", "content": FERRY},
+    "an unknown type with a text": {"type": "user_message", "message": FERRY},
+    "an event of an agent": {"type": "event_msg", "payload": {"type": "user_message", "message": FERRY}},
+    "no role at all": {"content": FERRY},
+    "an unknown kind of LangChain": {"type": "remove", "data": {"content": FERRY}},
+}
+
+
+@pytest.mark.parametrize("form", HUMAN)
+@pytest.mark.parametrize("way", ["turns", "after", "mcp"])
+async def test_a_person_s_words_stay_a_person_s(ana: Tenant, form: str, way: str) -> None:
+    assert (await hand_in(ana, HUMAN[form], way)).status_code < 300
+    [unit] = (await ana.http.get("/api/v1/units", params={"bank": "default"})).json()["units"]
+    assert (unit["role"], unit["text"]) == ("user", FERRY)
+
+
+@pytest.mark.parametrize("form", NOBODY)
+@pytest.mark.parametrize("way", ["turns", "after"])
+async def test_words_of_nobody_known_are_refused(ana: Tenant, form: str, way: str) -> None:
+    answer = await hand_in(ana, NOBODY[form], way)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
+    [problem] = answer.json()["error"]["details"]["problems"]
+    assert "looked for" in problem["problem"] or "human is read as user" in problem["problem"]
+    assert FERRY not in answer.text
+
+
+async def hand_in(ana: Tenant, message: dict[str, Any], way: str) -> Any:
+    place = {"session_id": "s", "turn_id": "1"}
+    if way == "turns":
+        return await ana.http.post("/api/v1/turns", json={**place, "messages": [message]})
+    if way == "after":
+        return await ana.http.post("/api/v1/turns/after", json={**place, "input_items": [message]})
+    call = {"name": "memory_after_turn", "arguments": {**place, "input_items": [message]}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    headers = {"accept": "application/json, text/event-stream"}
+    return await ana.http.post("/mcp", json=asked, headers=headers)
+
+
+async def test_what_is_recalled_for_a_foreign_message_stands_before_it(ana: Tenant) -> None:
+    asked = {"session_id": "s", "turn_id": "1", "current_input": [HUMAN["langchain flat"]]}
+    items = (await ana.http.post("/api/v1/turns/before", json=asked)).json()["input_items"]
+    assert items[-1] == {"role": "user", "content": FERRY}
+
+
+def test_an_item_of_an_unknown_type_is_kept_and_is_not_the_assistant_s() -> None:
+    unknown = {"type": "unheard_of", "deep": [{"n": 1.5}]}
+    assert recognise_message(unknown) == unknown
+    assert choose_role(unknown) == "tool"
+    assert [choose_role({"type": kind}) for kind in ("reasoning", "web_search_call", "mcp_list_tools")] == [
+        "assistant"
+    ] * 3
+
+
+def test_a_tool_s_answer_that_anthropic_sends_as_the_user_s_is_the_tool_s() -> None:
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "42 degrees"}]}
+    assert recognise_message({"role": "user", "content": [result]}) == {
+        "role": "tool",
+        "content": "42 degrees",
+        "tool_call_id": "t",
+    }
+
+
+def test_calls_of_langchain_become_those_of_a_chat_completion() -> None:
+    called = {"type": "ai", "content": "", "tool_calls": [{"name": "look", "args": {"at": 1}, "id": "c"}]}
+    known = recognise_message(called)
+    assert known["tool_calls"] == [
+        {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    ]
+
+
+@pytest.mark.parametrize("content", [5, {"n": 1}, [5], [{"w": 1}], {"parts": 7}])
+def test_content_in_no_form_is_refused(content: Any) -> None:
+    with pytest.raises(UnknownForm):
+        recognise_message({"role": "human", "content": content})
+
+
+def test_an_id_is_found_where_each_form_has_it() -> None:
+    assert identify_message({"id": 7, "content": "x"}) == "7"
+    assert identify_message({"type": "human", "data": {"id": "d"}}) == "d"
+    assert identify_message({"role": "user", "content": "x"}) is None
