@@ -2,12 +2,14 @@
 
 `on_topic` is false when no text reaches the floor of answers by what it says itself: neither its session's other texts
 nor that it was said a moment ago speak for it. A question without a word of more than one letter that is no stop word
-is never on topic. The floor is lower in an agent's memory, where a
-question rarely shares a word with the statement that answers it and names no one. `about` concerns questions that name
-one speaker of the bank: "other_speaker" when that speaker's best score is lower, by the margin, than the best of all
-others. The question is then probably about the wrong person, which no floor under the scores would show.
+is never on topic. The floor is higher in a bank of long texts, in which some words match any question, and lower in an
+agent's memory, where a question rarely shares a word with the statement that answers it and names no one. `about`
+concerns questions that name one speaker of the bank: "other_speaker" when that speaker's best score is lower, by the
+margin, than the best of all others. The question is then probably about the wrong person, which no floor under the
+scores would show.
 """
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -19,6 +21,10 @@ from store.recall.query import About, Evidence
 from store.recall.question import Question
 from store.recall.settings import EvidenceSettings
 
+#: Mean length of a bank's units, in words, up to which its floor is that of the settings, and what is added to the
+#: floor for each unit of the logarithm of the length over it.
+BRIEF, LONGER = 12.0, 0.08
+
 
 def weigh_evidence(
     ranking: Ranking,
@@ -26,14 +32,17 @@ def weigh_evidence(
     question: Question,
     named: Collection[str],
     settings: EvidenceSettings,
+    *,
+    mean_length: float,
 ) -> Evidence:
     """Return the flags of a ranked pool.
 
-    `named` are the speakers of the bank whom the question names.
+    `named` are the speakers of the bank whom the question names; `mean_length` is that of the bank's units, in words.
     """
     if not len(pool):
         return Evidence()
     floor = settings.agent_floor if _is_agents(pool) else settings.floor
+    floor += LONGER * math.log(max(1.0, mean_length / BRIEF))
     on_topic = ranking.judged.max() >= floor and any(len(word) > 1 for word in question.words)
     about = _judge_speaker(ranking.judged, pool, named, settings.margin)
     return Evidence(float(ranking.before_pins.max()), bool(on_topic), about)

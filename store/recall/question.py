@@ -9,6 +9,7 @@ from store.text.language_detection import detect_language
 from store.text.question_words import ENGLISH, question_languages
 from store.text.rules.called_names import find_asked_names
 from store.text.terms import question_terms, split_words
+from store.text.times import list_time_words
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
 #: Most words of a question that are looked up: a pasted document is not a question.
@@ -27,7 +28,8 @@ class Question:
     """A parsed question; `words` are its index terms with their counts.
 
     `wants_assistant`: it asks for a statement of the assistant; `wants_recent`: it asks about the last minutes, or says
-    nothing without what was said before ("And who was that?"). `rules` are the word rules of the bank's languages;
+    nothing without what was said before ("And who was that?"). `time_words`: if it asks when or how long, words of
+    which a text in its language that tells a time holds one. `rules` are the word rules of the bank's languages;
     `names` are words of the question that may be a person's name, folded.
     """
 
@@ -35,6 +37,7 @@ class Question:
     words: dict[str, int] = field(repr=False)
     wants_assistant: bool
     wants_recent: bool = False
+    time_words: frozenset[str] = field(default=frozenset(), repr=False)
     rules: Sequence[WordRules] = _USUAL
     names: Sequence[str] = field(default=(), repr=False)
 
@@ -43,12 +46,14 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
     """Return a parsed question; in a language without rules of its own it is a bag of words, by the bank's rules."""
     counts = question_terms(text, rules)
     lower = strip_accents(text.lower())
-    language = question_languages()[code] if (code := detect_language(text)) else ENGLISH
+    code = detect_language(text)
+    language = question_languages()[code] if code else ENGLISH
     return Question(
         text=text,
         words=dict(islice(counts.items(), MAX_TERMS)),
         wants_assistant=bool(language.asks_assistant.search(lower)),
         wants_recent=bool(language.asks_recent.search(lower)) or not counts,
+        time_words=list_time_words(code) if language.asks_when.search(lower) else frozenset(),
         rules=rules,
         names=find_asked_names(text),
     )

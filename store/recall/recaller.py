@@ -233,7 +233,8 @@ class Recaller:
             best = _end_answer(best, pool, ranking, state)
         items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         named = find_named_speakers(state.question, state.speakers)
-        return items, weigh_evidence(ranking, pool, state.question, named, state.settings.evidence)
+        length = state.statistics.mean_length
+        return items, weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
 
     async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return the full texts of units that were ranked by the beginning of their text."""

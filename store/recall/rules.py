@@ -12,6 +12,7 @@ from store.recall.pool import AGENTS, Candidate, CandidatePool
 from store.recall.question import Question, find_named_speakers
 from store.recall.settings import RankingSettings
 from store.text.terms import question_terms, split_words
+from store.text.times import tells_time
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
@@ -34,6 +35,8 @@ BRAKE_WORDS = 100
 #: Number of a session's best units whose mean is its score.
 BEST_OF_SESSION = 3
 
+#: Score added to a text that tells a time where a time is asked for.
+TIME_TOLD = 0.1
 #: Words above which `substance` adds no more.
 SUBSTANCE_WORDS = 100
 #: The names, in explanations, of an arm and two rules that raise a unit for where it stands, not for what it says: they
@@ -56,6 +59,13 @@ def apply_speaker(scores: Scores, pool: CandidatePool, question: Question, ranki
     if len(asked) != 1:
         return scores
     return scores + ranking.speaker * pool.having(lambda unit: unit.speaker in asked)
+
+
+def apply_time_told(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
+    """Return the scores with texts raised that tell a time, if the question asks when or how long."""
+    if not question.time_words:
+        return scores
+    return scores + TIME_TOLD * pool.having(lambda unit: tells_time(unit.text, question.time_words))
 
 
 def apply_session(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
@@ -142,6 +152,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("substance", apply_substance),
     ("speaker", apply_speaker),
     ("short question", apply_short_question),
+    ("time told", apply_time_told),
     (SESSION, apply_session),
     ("assistant", apply_assistant),
     ("repeated", apply_repeated),

@@ -16,7 +16,7 @@ class RankingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dense_weight: float = Field(
-        default=0.75,
+        default=0.85,
         ge=0,
         le=10,
         description="weight of the cosine of question and unit, beside 1 for words; raise it where questions use "
@@ -81,35 +81,35 @@ class RankingSettings(BaseModel):
         "are missed",
     )
     substance: float = Field(
-        default=0.02,
+        default=0.03,
         ge=0,
         le=10,
         description="score added for each unit of the logarithm of a text's number of words (up to 100); raise it "
         "where brief remarks come first",
     )
     speaker: float = Field(
-        default=0.1,
+        default=0.13,
         ge=0,
         le=10,
         description="score added to units of the one speaker that the question names; raise it in banks of many "
         "speakers",
     )
     session: float = Field(
-        default=0.25,
+        default=0.2,
         ge=0,
         le=10,
         description="weight of the mean score of the three best units of a unit's session; raise it where sessions "
         "keep to one subject",
     )
     short_question: float = Field(
-        default=0.3,
+        default=0.4,
         ge=0,
         le=1,
         description="share (0 to 1) of its score that a text loses that only asks; raise it where answers list "
         "questions",
     )
     echo: float = Field(
-        default=0.8,
+        default=0.5,
         ge=0,
         le=1,
         description="share (0 to 1) of its score that an earlier question for the same loses; lower it where asked "
@@ -207,14 +207,14 @@ class EvidenceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     floor: float = Field(
-        default=0.52,
+        default=0.57,
         ge=0,
         le=10,
         description="score of what a unit says itself, without session and recency, below which an answer is flagged "
         "off topic; raise it where off-topic questions are not flagged, lower it where good answers are",
     )
     agent_floor: float = Field(
-        default=0.24,
+        default=0.28,
         ge=0,
         le=10,
         description="floor in banks where an agent speaks or no speaker has a name; change it as floor",

@@ -15,14 +15,15 @@ _FILE = Path(__file__).parent / "data" / "questions.toml"
 class Language:
     """The question words of one language.
 
-    `self_words`: words by which speakers name themselves and their own things. Two patterns, searched in lower case and
+    `self_words`: words by which speakers name themselves and their own things. Patterns, searched in lower case and
     without accents: `asks_assistant` of questions about what the assistant said or was asked, `asks_recent` of
-    questions about the last minutes.
+    questions about the last minutes, `asks_when` of questions for a time or a duration.
     """
 
     self_words: tuple[str, str]
     asks_assistant: Pattern[str]
     asks_recent: Pattern[str]
+    asks_when: Pattern[str]
 
 
 def _any_word_pattern(*patterns: str) -> Pattern[str]:
@@ -46,6 +47,11 @@ ENGLISH = Language(
         r"\b(?:last|latest|newest|previous) (?:message|thing|sentence|line|remark)\b",
         r"\b(?:what was that|say that) again\b",
     ),
+    asks_when=_any_word_pattern(
+        r"^\W*(?:(?:and|so|but|since|until) )?when\b",
+        r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b",
+        r"\bhow (?:long|old|recently|soon|many (?:days|weeks|months|years))\b",
+    ),
 )
 
 
@@ -54,7 +60,9 @@ def question_languages() -> Mapping[str, Language]:
     """Return the question words of all languages by code."""
     told = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     others = {
-        code: Language((asks["i"], asks["my"]), *(_any_word_pattern(asks[name]) for name in ("assistant", "recent")))
+        code: Language(
+            (asks["i"], asks["my"]), *(_any_word_pattern(asks[name]) for name in ("assistant", "recent", "when"))
+        )
         for code, asks in told.items()
     }
     return {"en": ENGLISH, **others}

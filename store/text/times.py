@@ -58,17 +58,24 @@ def find_spans(text: str, today: datetime) -> list[TimeSpan]:
     text that names more is a list. Takes time in proportion to what is read.
     """
     now = today.astimezone(UTC)
-    calendar = load_calendars()[detect_language(text) or USUAL]
-    lower = strip_accents(text[:CHARACTERS].lower())
+    language = detect_language(text)
     # Most texts contain no word of time, and are not searched for each form.
-    if _time_signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):
+    if not tells_time(text, list_time_words(language)):
         return []
-    return sorted(set(islice(_spans_in_calendar(lower, now, calendar), MOST_SPANS)))
+    lower = strip_accents(text[:CHARACTERS].lower())
+    return sorted(set(islice(_spans_in_calendar(lower, now, load_calendars()[language or USUAL]), MOST_SPANS)))
 
 
 @cache
-def _time_signs(calendar: Calendar) -> frozenset[str]:
-    return calendar.signs
+def list_time_words(language: str | None) -> frozenset[str]:
+    """Return the words of a language of which every time expression but a year holds one; None: the usual language."""
+    return load_calendars()[language or USUAL].signs
+
+
+def tells_time(text: str, time_words: frozenset[str]) -> bool:
+    """Return whether the beginning of a text holds one of a language's words of time, or a year."""
+    lower = strip_accents(text[:CHARACTERS].lower())
+    return not time_words.isdisjoint(_WORD.findall(lower)) or _YEAR.search(lower) is not None
 
 
 def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:

@@ -22,10 +22,10 @@ from tests.store.recall.test_fusion import candidate, pool_of
 SETTINGS = EvidenceSettings(floor=0.6, agent_floor=0.3, margin=0.1)
 
 
-def _weigh(scores: Sequence[float], pool: CandidatePool, named: Sequence[str] = ()) -> Evidence:
+def _weigh(scores: Sequence[float], pool: CandidatePool, named: Sequence[str] = (), words: float = 8.0) -> Evidence:
     same = np.array(scores)
     ranking = Ranking(range(len(scores)), same, same, {}, {})
-    return weigh_evidence(ranking, pool, parse_question("When did she move?"), named, SETTINGS)
+    return weigh_evidence(ranking, pool, parse_question("When did she move?"), named, SETTINGS, mean_length=words)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,12 @@ def test_an_agents_memory_has_a_floor_of_its_own(speakers: list[tuple[str | None
     )
     assert _weigh([0.5, 0.4], pool).on_topic is kept
     assert not _weigh([0.2, 0.1], pool).on_topic
+
+
+def test_the_floor_is_higher_among_long_texts() -> None:
+    pool = pool_of([replace(candidate(1, "text", "s"), name=None, role="user")])
+    flags = [_weigh([0.4], pool, words=words).on_topic for words in (1.0, 12.0, 40.0, 250.0)]
+    assert flags == [True, True, True, False]
 
 
 def test_nothing_found_is_no_evidence() -> None:

@@ -54,8 +54,8 @@ def _moved(rule: rules.Rule, pool: CandidatePool, question: str = "anything") ->
 
 def test_the_one_speaker_named_is_raised() -> None:
     pool = _pool(_unit(1, name="Marta"), _unit(2, name="Igor"))
-    assert _moved(rules.apply_speaker, pool, "What did Marta cook?") == [0.1, 0]
-    assert _moved(rules.apply_speaker, pool, "what did marta's guests eat?") == [0.1, 0]
+    assert _moved(rules.apply_speaker, pool, "What did Marta cook?") == [0.13, 0]
+    assert _moved(rules.apply_speaker, pool, "what did marta's guests eat?") == [0.13, 0]
     assert _moved(rules.apply_speaker, pool, "What did Marta and Igor cook?") == [0, 0]
     assert _moved(rules.apply_speaker, pool, "What was cooked?") == [0, 0]
 
@@ -259,3 +259,19 @@ def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
     ranking = fuse_scores(pool, arms, {"dense": 1.0, "lexical": 1.0}, parse_question("x"), SETTINGS)
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
+
+
+@pytest.mark.parametrize(
+    "asked, told, other",
+    [
+        ("When did she get into an accident?", "I hit a tree last Friday.", "I hit a tree."),
+        ("When did he start playing?", "I've been playing for a month now", "I've been playing for fun now"),
+        ("How long has he lived there?", "For three years.", "With three cats."),
+        ("Wann ist sie umgezogen?", "Ich bin am Freitag umgezogen.", "Ich bin ohne Hilfe umgezogen."),
+        ("In which year did it open?", "It opened in 2019.", "It opened in 20 towns."),
+    ],
+)
+def test_a_text_that_tells_a_time_is_raised_where_one_is_asked_for(asked: str, told: str, other: str) -> None:
+    pool = _pool(_unit(1, text=told), _unit(2, text=other))
+    assert _moved(rules.apply_time_told, pool, asked) == [rules.TIME_TOLD, 0]
+    assert _moved(rules.apply_time_told, pool, "What did she tell him?") == [0, 0]
