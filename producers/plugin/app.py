@@ -45,6 +45,7 @@ from producers.plugin.wire import (
 )
 from producers.service.bodies import MOST_PROBLEMS
 from producers.service.json_values import limit_json_now
+from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from store.authority import Authority, act_as_service, begin_call
 from store.clock import read_machine_time
@@ -68,7 +69,8 @@ FIELDS = {
     "export": Capability.EXPORT,
 }
 
-#: Fields that are returned exactly as they were sent, or refused: their numbers are read digit for digit.
+#: Fields that are returned exactly as they were sent, but for credentials, or refused: their numbers are read digit for
+#: digit.
 AS_SENT = ("metadata", "propagation")
 
 #: The header that names receipts of erasures, and how many it names.
@@ -197,10 +199,11 @@ class PluginApp:
             raw = await request.body()
             store = await self._store_of(request)
             grant = scope.get(GRANT)
+            redactor = Redactor(self._settings.redact, _read_keys(request))
             with act_as_service():
                 begin_call(grant.since(began) if isinstance(grant, Grant) else Authority(began))
                 async with self._turn(store.tenant, len(raw)):
-                    return await _PluginRequest(store, raw).route(request.method, _split_path(scope))
+                    return await _PluginRequest(store, raw, redactor).route(request.method, _split_path(scope))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
@@ -233,8 +236,8 @@ class PluginApp:
 class _PluginRequest:
     """One request to its store."""
 
-    def __init__(self, store: PluginStore, raw: bytes) -> None:
-        self._store, self._raw = store, raw
+    def __init__(self, store: PluginStore, raw: bytes, redactor: Redactor) -> None:
+        self._store, self._raw, self._redactor = store, raw, redactor
 
     async def route(self, method: str, path: Sequence[str]) -> Response:  # noqa: PLR0911 - one for each route
         match (method, *path):
@@ -287,15 +290,29 @@ class _PluginRequest:
             raise _bad_request(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
         body = await self._read(_Upsert)
         changes = {field: value for field, value in _list_changes(body).items() if value is not None}
-        return JSONResponse(_dump_answer(await self._store.upsert_namespace(name, body.kind, changes)))
+        return JSONResponse(_dump_answer(await self._store.upsert_namespace(name, body.kind, self._redact(changes))))
 
     async def _patch(self, name: str) -> Response:
-        changes = _list_changes(await self._read(_Patch))
+        changes = self._redact(_list_changes(await self._read(_Patch)))
         return JSONResponse(_dump_answer(await self._store.patch_namespace(name, changes)))
 
     async def _write(self, name: str) -> Response:
-        written = await self._store.write(name, await self._read(_Write))
+        body = await self._read(_Write)
+        written = await self._store.write(name, await run_off_loop(len(self._raw), self._redact_write, body))
         return JSONResponse({"id": written.id, "namespace": written.namespace}, 201)
+
+    def _redact_write(self, body: MemoryWrite) -> MemoryWrite:
+        """Return a write without credentials in its text and what it propagates."""
+        redacted: dict[str, Any] = {"content": self._redactor.redact_text(body.content)}
+        if body.propagation is not None:
+            redacted["propagation"] = self._redactor.redact_value(body.propagation)
+        return body.model_copy(update=redacted)
+
+    def _redact(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return changes of a namespace without credentials in its metadata."""
+        return {
+            field: self._redactor.redact_value(value) if field in AS_SENT else value for field, value in changes.items()
+        }
 
     async def _read(self, model: type[Request_]) -> Request_:
         """Return the body as an object of this model. Raises Refusal, which names fields and never values."""
@@ -323,6 +340,12 @@ class _PluginRequest:
             f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in problems[:10]
         )
         raise _bad_request("; ".join(one.removeprefix(": ") for one in messages))
+
+
+def _read_keys(request: Request) -> tuple[str, ...]:
+    """Return the key that a request came with, to be redacted from what it writes."""
+    _, _, key = request.headers.get("authorization", "").partition(" ")
+    return (key.strip(),) if key.strip() else ()
 
 
 _ALLOW = {"allow": "PUT, PATCH, DELETE"}

@@ -305,7 +305,7 @@ class Knowledge:
         await self._banks.create(grant.host_id, grant.user, bank)
         redactor = Redactor.of(self._settings, grant)
         content = await run_off_loop(len(body.content), redactor.redact_text, body.content)
-        new = NewDirective(body.name, content, body.priority, describe_keeper(grant))
+        new = NewDirective(redactor.redact_text(body.name), content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
     async def directives(self, grant: Grant, asked: BankPageParameters) -> Page[Directive]:

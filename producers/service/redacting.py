@@ -1,6 +1,7 @@
 """Redacts secrets from writes, before the digest, names, events and words are computed.
 
-Every write of the facade is redacted here. Only texts are searched: metadata, ids and binary parts stay as they are.
+Every write of the facade is redacted here, names, tags and the keys of objects included. Metadata, ids and binary parts
+stay as they are.
 """
 
 import json
@@ -9,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from producers.service.turns import TAGS
 from producers.settings import ApiSettings
 from producers.turns.items import KEPT, OPAQUE, render_item
 from store.memory.turns import NewMessage, NewTurn
 from store.tenancy.keys import Grant
 from store.text.redaction import Redaction, redact_secrets
 
-#: Fields of an item that hold no text: names, ids and binary data.
+#: Fields of an item that hold no text: metadata, ids and binary data.
 UNREAD = OPAQUE | {
-    *("metadata", "type", "role", "name", "id", "call_id", "tool_call_id", "file_id", "filename"),
+    *("metadata", "type", "role", "id", "call_id", "tool_call_id", "file_id"),
     *("image_url", "file_data", "file_url", "data", "audio"),
 }
 #: The field whose text is JSON, and must stay JSON.
@@ -42,14 +44,16 @@ class Redactor:
         return redact_secrets(text, self.level, self.own_keys)
 
     def redact_turn(self, turn: NewTurn) -> NewTurn:
-        """Return a turn without secrets in its messages and its request."""
+        """Return a turn without secrets in its messages, its tags and its request."""
         if self.level is Redaction.OFF:
             return turn
         said = [self.redact_message(message) for message in turn.messages]
-        return replace(turn, messages=said, request=self.redact_value(turn.request))
+        tags = {TAGS: self.redact_value(turn.metadata[TAGS])} if TAGS in turn.metadata else {}
+        return replace(turn, messages=said, request=self.redact_value(turn.request), metadata={**turn.metadata, **tags})
 
     def redact_message(self, message: NewMessage) -> NewMessage:
         """Return a message without secrets; the text of one that is a whole item is taken from the item."""
+        message = replace(message, name=message.name and self.redact_text(message.name))
         parts = self.redact_parts(message.parts)
         if parts is not None and len(parts) == 1 and isinstance(item := parts[0].get("item"), dict):
             return replace(message, content=render_item(item), parts=parts)
@@ -64,7 +68,7 @@ class Redactor:
         if name in UNREAD or self.level is Redaction.OFF:
             return value
         if isinstance(value, dict):
-            return {key: self.redact_value(one, key) for key, one in value.items()}
+            return {self.redact_text(key): self.redact_value(one, key) for key, one in value.items()}
         if isinstance(value, list):
             return [self.redact_value(one, name) for one in value]
         if not isinstance(value, str):
@@ -75,7 +79,8 @@ class Redactor:
     def _redact_part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         if part.get("type") == KEPT:
             return {**part, "item": self.redact_value(part.get("item"))}
-        return {**part, "text": self.redact_text(part["text"])} if isinstance(part.get("text"), str) else part
+        redacted: Mapping[str, Any] = self.redact_value(dict(part))
+        return redacted
 
 
 def _as_json(before: str, redacted: str) -> str:

@@ -28,6 +28,7 @@ from store.log.append import admit_call
 from store.schema import OPEN_TURN
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import parse_space
+from store.tenancy.tokens import OPEN_TURN_CHARACTERS, OPEN_TURN_PREFIX
 
 #: How long a turn waits for its output.
 OPEN_FOR = timedelta(hours=1)
@@ -36,7 +37,7 @@ MOST_OPEN, MOST_BYTES, RETRY_AFTER_S = 256, 67_108_864, 60
 
 #: The fields of a request that identify the turn.
 PLACE = ("project", "session_id", "turn_id")
-_FORM = re.compile(r"rt_[A-Za-z0-9_-]{64}", re.ASCII)
+_FORM = re.compile(rf"{OPEN_TURN_PREFIX}[A-Za-z0-9_-]{{{OPEN_TURN_CHARACTERS}}}", re.ASCII)
 _ID_BYTES = 16
 
 _TURN = OPEN_TURN.c
@@ -134,7 +135,7 @@ def _sign_token(key: bytes, host: UUID, holder: str, token_id: UUID) -> bytes:
 
 
 def _write_token(token_id: UUID, mac: bytes) -> str:
-    return "rt_" + base64.urlsafe_b64encode(token_id.bytes + mac).decode("ascii")
+    return OPEN_TURN_PREFIX + base64.urlsafe_b64encode(token_id.bytes + mac).decode("ascii")
 
 
 def _read_token(token: str) -> tuple[UUID, bytes]:

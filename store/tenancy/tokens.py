@@ -15,7 +15,11 @@ SECRET_BYTES = 32
 OPERATOR_PREFIX = "op_"
 CHECKSUM_DIGITS = 6
 DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-FORM = re.compile(rf"(?:at|uk|op)_[A-Za-z0-9_-]{{43}}[0-9A-Za-z]{{{CHECKSUM_DIGITS}}}", re.ASCII)
+#: Prefixes of keys, of keys with a gateway user, and of operators' keys; characters behind a prefix.
+KEY_PREFIXES, BODY_CHARACTERS = ("at_", "uk_", OPERATOR_PREFIX), 43 + CHECKSUM_DIGITS
+#: Prefix of the token of an open turn, and the characters behind it (store/memory/open_turns.py).
+OPEN_TURN_PREFIX, OPEN_TURN_CHARACTERS = "rt_", 64
+FORM = re.compile(rf"(?:{'|'.join(KEY_PREFIXES)})[A-Za-z0-9_-]{{43}}[0-9A-Za-z]{{{CHECKSUM_DIGITS}}}", re.ASCII)
 
 
 def new_token(prefix: str) -> str:

@@ -2,13 +2,17 @@
 
 Rules are tried in order; a later one skips what an earlier one found. A redacted text stays the same when redacted
 again. The name of an assignment is kept: `X_API_KEY=[REDACTED:API_KEY]`. A token is recognised by its form, so that
-paths, hashes, UUIDs, identifiers and placeholders (`$TOKEN`, `<your key>`) stay readable.
+paths, hashes, UUIDs, identifiers and placeholders (`$TOKEN`, `<your key>`) stay readable. Full-width letters count as
+their usual ones, and a token of known length that a line end broke counts as one.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
+
+from store.text.credential_forms import CredentialForm, read_forms
 
 #: Fewest characters of a caller's own key that is searched for; a shorter one would match ordinary words. No form of a
 #: credential is shorter.
@@ -68,11 +72,61 @@ def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterabl
     """Return the secrets of a text, in their order; none overlaps another."""
     if level is Redaction.OFF or len(text) < SHORTEST_OWN_KEY:
         return []
-    found, lowered = list[SecretSpan](), text.lower()
-    for rule in (*_own_rules(text, own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
+    plain = text.translate(_NARROW)
+    lowered = plain.lower()
+    found = _find_broken(plain, own_keys)
+    for rule in (*_own_rules(plain, own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
         if rule.hint in lowered:
-            found = _merge_secrets(found, _find_matches(text, rule))
+            found = _merge_secrets(found, _find_matches(plain, rule))
     return found
+
+
+#: Full-width letters, digits and marks, as their usual forms; each is one character.
+_NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
+# A line end, with what wraps a line: a mark of continuation before, an indentation or a mark of quotation behind.
+_BREAK = re.compile(r"(?<=[A-Za-z0-9_.+/=-])\\?(?:\r?\n|\\n)[ \t>|+*-]{0,8}(?=[A-Za-z0-9_.+/=-])")
+
+
+def _find_broken(text: str, own_keys: Iterable[str]) -> list[SecretSpan]:
+    """Return the tokens of known length, and own keys, that a line end breaks in two or more."""
+    if "\n" not in text and "\\n" not in text:
+        return []
+    breaks = [match.span() for match in _BREAK.finditer(text)]
+    if not breaks:
+        return []
+    joined = _BREAK.sub("", text)
+    lowered = joined.lower()
+    rules = [*_own_rules(joined, own_keys), *(rule for rule in _EXACT if rule.hint in lowered)]
+    places = _JoinedPlaces(breaks)
+    found = list[SecretSpan]()
+    for rule in rules:
+        spans = (places.locate(one) for one in _find_matches(joined, rule))
+        found = _merge_secrets(found, (one for one in spans if places.is_broken(one)))
+    return found
+
+
+class _JoinedPlaces:
+    """Maps places of a text without its breaks to those of the text."""
+
+    def __init__(self, breaks: list[tuple[int, int]]) -> None:
+        self._breaks = breaks
+        self._at, self._gone = list[int](), [0]
+        for start, end in breaks:
+            self._at.append(start - self._gone[-1])
+            self._gone.append(self._gone[-1] + end - start)
+
+    def locate(self, one: SecretSpan) -> SecretSpan:
+        """Return the span in the text of a span in the joined one."""
+        start = one.start + self._gone[bisect_right(self._at, one.start)]
+        last = one.end - 1
+        return SecretSpan(one.label, start, last + self._gone[bisect_right(self._at, last)] + 1)
+
+    def is_broken(self, one: SecretSpan) -> bool:
+        """Return whether a break is within a span of the text."""
+        return any(one.start < start < one.end for start, _ in self._breaks[self._first(one.start) :][:1])
+
+    def _first(self, place: int) -> int:
+        return bisect_right(self._breaks, (place, place))
 
 
 def _own_rules(text: str, own_keys: Iterable[str]) -> Iterator[_Rule]:
@@ -162,6 +216,29 @@ _DIGIT = re.compile(r"\d")
 _HUMP = re.compile(r"[a-z][A-Z]")
 
 
+def _is_password(value: str) -> bool:
+    """Return whether what is assigned to a password is one: in quotes any word, else one with digits or signs."""
+    bare = value.strip("\\\"'")
+    if not _is_value(bare) or bare.lower().strip("*_- ") in _NAMES_OF_VALUES or len(bare) < _SHORTEST_PASSWORD:
+        return False
+    return (bare != value and not re.search(r"\s", bare)) or _SIGNED.search(bare) is not None
+
+
+_SHORTEST_PASSWORD = 4
+_SIGNED = re.compile(r"[^\W\d_].*[\d!#$%^&*@?+~]|[\d!#$%^&*@?+~].*[^\W\d_]|[a-z][A-Z]")
+_VALUE_NAMES = """
+    password passwd pwd pass passphrase secret token key string str text value values varchar password1 your_password
+    yourpassword mypassword my_password new_password old_password confirm_password hash hashed label input field hidden
+    redacted removed masked placeholder username user test
+"""
+_NAMES_OF_VALUES = frozenset(_VALUE_NAMES.split())
+
+
+def _is_cookie(value: str) -> bool:
+    """Return whether a header's value holds cookies: names with values that are no words."""
+    return "=" in value and _is_mixed(value.partition("=")[2])
+
+
 def _is_dashed_token(value: str) -> bool:
     """Return whether a match that may hold dashes is a token: names of things with the same prefix have no digits."""
     return _UNBROKEN.match(value) is not None or _is_mixed(value)
@@ -241,9 +318,11 @@ _EDGE = r"(?<![A-Za-z0-9])"
 def _assignment_rules(label: str, hint: str, names: str) -> tuple[_Rule, _Rule]:
     """Return the rules of `NAME=value` and of `"name": "value"`."""
     return (
-        _build_rule(label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}=(?!=)[ \t]{{0,8}}{_VALUE}", _is_value, re.IGNORECASE),
         _build_rule(
-            label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}{_VALUE}", _is_long_and_mixed, re.IGNORECASE
+            label, hint, rf"(?:{names})\\?[\"']?[ \t]{{0,8}}=(?!=)[ \t]{{0,8}}{_VALUE}", _is_value, re.IGNORECASE
+        ),
+        _build_rule(
+            label, hint, rf"(?:{names})\\?[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}{_VALUE}", _is_long_and_mixed, re.IGNORECASE
         ),
     )
 
@@ -251,6 +330,20 @@ def _assignment_rules(label: str, hint: str, names: str) -> tuple[_Rule, _Rule]:
 def _is_long_and_mixed(value: str) -> bool:
     return len(value.strip("\"'")) >= SHORTEST_OWN_KEY and _is_mixed(value)
 
+
+def _is_signed_password(value: str) -> bool:
+    """Return whether a value after a colon, or in a sentence, is a password: no word of a sentence."""
+    return len(value.strip("\"'")) >= _SHORTEST_SIGNED and _is_password(value) and _SIGNED.search(value) is not None
+
+
+_SHORTEST_SIGNED = 6
+
+
+def _form_rule(form: CredentialForm, pattern: str) -> _Rule:
+    return _build_rule(form.label, form.hint, rf"{_EDGE}(?:{pattern})", _is_mixed if form.mixed else bool)
+
+
+_ASSIGNED_WORDS = r"(?:password|passwd|passphrase|passcode|(?<![A-Za-z])(?:pwd|pw|pass)|_pwd|_pass)"
 
 #: The rules, in the order in which they are applied.
 _KEYS: tuple[_Rule, ...] = (
@@ -266,13 +359,87 @@ _KEYS: tuple[_Rule, ...] = (
     _build_rule(
         "URL_WITH_CREDENTIALS",
         "://",
-        rf"{_EDGE}(?:https?|ftps?|sftp|ssh|smtps?)://[^\s:@/'\"<>]{{0,128}}+:[^\s:@/'\"<>]{{1,256}}+@[^\s'\"<>)\]]{{1,512}}",
+        rf"{_EDGE}(?:https?|ftps?|sftp|ssh"
+        rf"|smtps?)://[^\s:@/'\"<>]{{0,128}}+:[^\s:@/'\"<>]{{1,256}}+@[^\s'\"<>)\]]{{1,512}}",
         flags=re.IGNORECASE,
     ),
-    *_assignment_rules("API_KEY", "key", r"(?:_|\b)api_?key"),
-    *_assignment_rules("TOKEN", "_token", r"_token"),
-    *_assignment_rules("SECRET", "_secret", r"_secret(?:_access)?(?:_key)?"),
-    *_assignment_rules("PASSWORD", "_pass", r"_password|_passwd|_passphrase"),
+    *_assignment_rules("API_KEY", "key", r"api[-_]?key"),
+    *_assignment_rules("TOKEN", "token", r"[-_]token|(?:access|auth|refresh|session|bearer|bot|id|csrf)token"),
+    *_assignment_rules(
+        "SECRET", "secret", r"[-_]secret(?:_access)?(?:_key)?|clientsecret|secret[-_]?(?:access[-_]?)?key|appsecret"
+    ),
+    *_assignment_rules(
+        "SECRET", "key", r"(?:private|signing|encryption|master|shared|account)[-_]?(?:access[-_]?)?key"
+    ),
+    # "token" and "secret" alone are names of many things: what they name must be long and mixed.
+    _build_rule(
+        "TOKEN",
+        "token",
+        rf"(?<![A-Za-z])token\\?[\"']?[ \t]{{0,8}}[:=](?!=)[ \t]{{0,8}}{_VALUE}",
+        _is_long_and_mixed,
+        re.IGNORECASE,
+    ),
+    _build_rule(
+        "SECRET",
+        "secret",
+        rf"(?<![A-Za-z])secret\\?[\"']?[ \t]{{0,8}}[:=](?!=)[ \t]{{0,8}}{_VALUE}",
+        _is_long_and_mixed,
+        re.IGNORECASE,
+    ),
+    # {"password": "..."}, also within a text that is JSON itself.
+    _build_rule(
+        "PASSWORD",
+        "pass",
+        rf"{_ASSIGNED_WORDS}\\?[\"'][ \t]{{0,8}}:[ \t]{{0,8}}(?P<secret>\\?[\"'][^\"'\\\n]{{1,1024}}\\?[\"'])",
+        _is_password,
+        re.IGNORECASE,
+    ),
+    _build_rule(
+        "PASSWORD", "p", rf"{_ASSIGNED_WORDS}[ \t]{{0,8}}=(?![=>])[ \t]{{0,8}}{_VALUE}", _is_password, re.IGNORECASE
+    ),
+    _build_rule(
+        "PASSWORD", "p", rf"{_ASSIGNED_WORDS}[ \t]{{0,8}}:[ \t]{{0,8}}{_VALUE}", _is_signed_password, re.IGNORECASE
+    ),
+    _build_rule(
+        "PASSWORD",
+        "pass",
+        rf"{_ASSIGNED_WORDS} (?:is|was|=)[: ]{{1,3}}{_VALUE}",
+        _is_signed_password,
+        re.IGNORECASE,
+    ),
+    _build_rule(
+        "PASSWORD",
+        "--",
+        rf"(?<![\w-])--?(?:password|passwd|pass|token|secret|api-key)[ =]{_VALUE}",
+        _is_mixed,
+        re.IGNORECASE,
+    ),
+    _build_rule(
+        "PASSWORD", "-u", r"(?<![\w-])(?:-u|--user)[ =][\"']?[\w.@-]{1,64}:(?P<secret>[^\s\"':@/\[]{4,256})", _is_value
+    ),
+    _build_rule(
+        "SECRET",
+        "</",
+        r"<(?:\w{1,20}:)?\w{0,20}(?:password|passwd|secret|token"
+        r"|api-?key)>[ \t]{0,8}(?P<secret>[^<>\s]{4,1024})[ \t]{0,8}</",
+        _is_value,
+        re.IGNORECASE,
+    ),
+    _build_rule(
+        "COOKIE",
+        "cookie",
+        r"(?<![A-Za-z])(?:set-)?cookie2?[\"']?[ \t]{0,8}:[ \t]{0,8}[\"']?(?P<secret>[^\n\"']{6,4096})",
+        _is_cookie,
+        re.IGNORECASE,
+    ),
+    _build_rule(
+        "COOKIE",
+        "s",
+        r"(?<![A-Za-z])(?:PHPSESSID|JSESSIONID|ASP\.NET_SessionId|connect\.sid|session_?id|sid"
+        r"|sessid)=(?P<secret>[^\s\"'`,;&]{12,1024})",
+        _is_mixed,
+        re.IGNORECASE,
+    ),
     _build_rule(
         "BEARER_TOKEN",
         "authorization",
@@ -288,23 +455,14 @@ _KEYS: tuple[_Rule, ...] = (
         _is_bearer,
         re.IGNORECASE,
     ),
-    _build_rule("GITHUB_TOKEN", "gh", rf"{_EDGE}gh[pousr]_[A-Za-z0-9]{{16,}}+"),
-    _build_rule("GITHUB_TOKEN", "github_pat_", rf"{_EDGE}github_pat_[A-Za-z0-9_]{{16,}}+"),
-    _build_rule("GITLAB_TOKEN", "glpat-", rf"{_EDGE}glpat-[A-Za-z0-9_-]{{16,}}+", _is_mixed),
-    _build_rule("SLACK_TOKEN", "xox", rf"{_EDGE}xox[abeoprs]-[A-Za-z0-9-]{{10,}}+", _is_mixed),
-    _build_rule("VC_TOKEN", "vc_", rf"{_EDGE}vc_[A-Za-z0-9]{{16,}}+"),
-    _build_rule("AWS_ACCESS_KEY_ID", "ia", rf"{_EDGE}A(?:KIA|SIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
-    _build_rule("GOOGLE_API_KEY", "aiza", rf"{_EDGE}AIza[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9])"),
-    _build_rule("PPLX_TOKEN", "pplx-", rf"{_EDGE}pplx-[A-Za-z0-9]{{20,}}+"),
-    _build_rule("SK_TOKEN", "k_", rf"{_EDGE}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,}}+"),
+    *(_form_rule(one, one.pattern) for one in read_forms()),
     _build_rule("SK_TOKEN", "sk-", rf"{_EDGE}sk-[A-Za-z0-9_-]{{16,}}+", _is_dashed_token),
-    _build_rule("CTX7_TOKEN", "ctx7", rf"{_EDGE}ctx7(?:_|sk-)[A-Za-z0-9_-]{{8,}}+"),
-    _build_rule("HF_TOKEN", "hf_", rf"{_EDGE}hf_[A-Za-z0-9]{{30,}}+"),
-    _build_rule("NPM_TOKEN", "npm_", rf"{_EDGE}npm_[A-Za-z0-9]{{36}}(?![A-Za-z0-9])"),
-    _build_rule("AFTERTURN_KEY", "_", rf"{_EDGE}(?:at|uk)_[A-Za-z0-9_-]{{40,}}+", _is_mixed),
     # A header alone matches, so that its length decides nothing: it may be longer than LONGEST, and is read once.
     _build_rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)*+", _is_jwt),
 )
+
+#: The forms of one length, whole.
+_EXACT = tuple(_form_rule(one, one.exact) for one in read_forms() if one.exact)
 
 #: A digest says of what kind it is: `sha256:...`.
 _NO_DIGEST = r"(?<!sha1:)(?<!sha256:)(?<!sha384:)(?<!sha512:)(?<!SHA256:)(?<!md5:)"

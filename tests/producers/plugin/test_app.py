@@ -268,6 +268,24 @@ async def test_with_keys_no_route_answers_without_one(store: InMemory) -> None:
         assert (await client.get("/v1/health", headers=known)).status_code == 200
 
 
+@pytest.mark.law("L7")
+async def test_a_credential_and_the_callers_own_key_are_not_handed_to_the_store(store: InMemory) -> None:
+    secret, key = "sk-zq77Abcdefghij0123456789", "a-key-of-this-caller"
+    told = f"{secret} and {key}"
+    async with (
+        serving(store) as url,
+        httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {key}"}) as http,
+    ):
+        name = "/v1/namespaces/workspace:a"
+        assert (await http.put(name, json={"kind": "workspace", "metadata": {secret: [told]}})).status_code == 200
+        assert (await http.patch(name, json={"metadata": {"note": told}})).status_code == 200
+        body = {**MEMORY, "content": told, "propagation": {"to": told}}
+        assert (await http.post(f"{name}/memories", json=body)).status_code == 201
+        found = await http.post("/v1/search", json={"namespaces": ["workspace:a"]})
+    assert found.json()["memories"][0]["content"] == "[REDACTED:SK_TOKEN] and [REDACTED:OWN_KEY]"
+    assert not any(one in repr(vars(store.kept)) for one in (secret, key))
+
+
 async def test_a_body_past_the_limit_is_refused_and_reaches_no_store(store: InMemory) -> None:
     async with asking(store, max_request_bytes=4096) as client:
         await client.put("/v1/namespaces/team:a", json={"kind": "team"})

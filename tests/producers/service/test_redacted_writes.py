@@ -120,6 +120,28 @@ async def test_the_digest_is_of_what_is_kept_and_so_the_same_for_another_key(
     await rotated.http.aclose()
 
 
+async def test_names_tags_and_keys_of_objects_are_searched_as_well(world: World, ana: Tenant) -> None:
+    marks = [f"sk-zq{uuid4().hex}" for _ in range(6)]
+    messages = [
+        {"role": "user", "name": marks[0], "content": "hello"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": marks[1], "arguments": json.dumps({marks[2]: 1})}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "name": marks[1], "content": "done"},
+    ]
+    turn = {"session_id": "s", "turn_id": "1", "messages": messages, "tags": [marks[3]]}
+    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+    after = {"session_id": "t", "turn_id": "1", "input_items": [{"type": "unheard_of", marks[4]: {"a": [marks[4]]}}]}
+    assert (await ana.http.post("/api/v1/turns/after", json=after)).status_code == 200
+    laid = await ana.http.post("/api/v1/directives", json={"name": marks[5], "content": "Be kind."})
+    assert laid.status_code == 201
+    assert await stored(world, *marks) == []
+
+
 #: Random base64, which only `all` takes for a secret.
 BLOB = "Zk9q2Lw7RtY4uPz8XcV1bNm3AsD6fGh5JkQ0eTyU"
 
