@@ -1,4 +1,6 @@
-"""Validity of facts: a fact holds until another value for its subject and key is said.
+"""Validity of facts: a fact holds until another value for its subject and key is said, or its own is denied.
+
+A fact is valid from when it was said; one that was said to be of a later time than its acceptance, from that.
 
 Facts of one moment (all of an imported history without times) follow in the order of their turns, not in the order in
 which workers read these. No fact is rewritten: which fact supersedes another is derived from the facts that exist, so
@@ -27,7 +29,10 @@ from sqlalchemy import (
     cast,
     column,
     delete,
+    false,
     func,
+    null,
+    or_,
     select,
     true,
     tuple_,
@@ -43,11 +48,26 @@ from store.sql_constants import ZERO, inline
 #: Facts of which a subject can have several at a time, such as likes. Their value is part of their key.
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
 
+#: The entry in the metadata of a fact's unit by which the fact is a denial.
+DENIED = "denied"
+
 #: The unit that states a fact.
 STATED_UNIT = UNIT.alias("u")
 _UNIT, _TURN, _LEDGER, _FACT = STATED_UNIT, TURN.alias("g"), LEDGER.alias("l"), FACT.alias("f")
 _IDENTITY = ("fact_id", "subject", "key")
-_ROW = ("host_id", "bank_id", "unit_id", "subject", "fact_id", "key", "value", "position", "valid_from", "said")
+_ROW = (
+    "host_id",
+    "bank_id",
+    "unit_id",
+    "subject",
+    "fact_id",
+    "key",
+    "value",
+    "position",
+    "valid_from",
+    "said",
+    "denied",
+)
 #: The order in which facts of one identity follow each other.
 _IN_TIME = ("valid_from", "said", "position", "unit_id")
 
@@ -75,8 +95,9 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         case((many_valued, func.afterturn.folded(value)), else_=func.afterturn.folded(key)).label("key"),
         func.afterturn.folded(value).label("value"),
         _UNIT.c.position,
-        _UNIT.c.event_date.label("valid_from"),
+        func.least(_UNIT.c.event_date, _UNIT.c.update_ts).label("valid_from"),
         func.coalesce(turn_position, _UNIT.c.position).label("said"),
+        metadata[inline(DENIED)].astext.is_not(None).label("denied"),
     ).where(
         *of,
         _UNIT.c.active,
@@ -92,11 +113,20 @@ class FactStretches:
     """Facts in the order of time: successive facts with one value form a stretch.
 
     `lined`: every fact with the number of its stretch; `begun`: the first fact of each stretch. A stretch ends where
-    the next one begins.
+    the next one begins. A denial of the value that holds begins one in which nothing holds; any other changes nothing.
     """
 
     lined: CTE
     begun: CTE
+
+
+def find_end(fact: FromClause, following: FromClause) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """Return when a fact ends, and the fact that ends it: `following`, the first of the next stretch, if any.
+
+    A denial ends as it begins.
+    """
+    until = case((fact.c.denied, fact.c.valid_from), else_=following.c.valid_from)
+    return until, case((fact.c.denied, cast(null(), Uuid)), else_=following.c.unit_id)
 
 
 def divide_into_stretches(facts: FromClause, identity: Sequence[str]) -> FactStretches:
@@ -108,8 +138,26 @@ def divide_into_stretches(facts: FromClause, identity: Sequence[str]) -> FactStr
             "order_by": [rows.c[name] for name in _IN_TIME],
         }
 
-    before = select(facts, func.lag(facts.c.value).over(**window(facts)).label("before")).subquery("f")
-    another = cast(before.c.value.is_distinct_from(before.c.before), Integer)
+    count = func.sum(cast(~facts.c.denied, Integer)).over(**window(facts))
+    counted = select(facts, count.label("nth")).subquery("c")
+    # The value of the last statement, and whether a denial of it has followed.
+    since = [*(counted.c[name] for name in identity), counted.c.nth]
+    holds = func.max(case((~counted.c.denied, counted.c.value))).over(partition_by=since)
+    held = select(counted, holds.label("holds")).subquery("h")
+    since = [*(held.c[name] for name in identity), held.c.nth]
+    ended = func.bool_or(and_(held.c.denied, held.c.value == held.c.holds)).over(
+        partition_by=since, order_by=[held.c[name] for name in _IN_TIME]
+    )
+    judged = select(held, func.coalesce(ended, false()).label("ended")).subquery("j")
+    lagged = [func.lag(judged.c[name]).over(**window(judged)).label(f"{name}_before") for name in ("holds", "ended")]
+    before = select(judged, *lagged).subquery("f")
+    another = cast(
+        or_(
+            before.c.holds.is_distinct_from(before.c.holds_before),
+            before.c.ended.is_distinct_from(before.c.ended_before),
+        ),
+        Integer,
+    )
     lined = select(before, func.sum(another).over(**window(before)).label("stretch")).cte("lined")
     stretch = [*(lined.c[name] for name in identity), lined.c.stretch]
     begun = (
@@ -159,7 +207,7 @@ def _line_up_identities() -> Update:
     """Return the statement that ends each fact of some identities where the next stretch begins."""
     names = {name: bindparam(f"{name}s", type_=ARRAY(Text)) for name in _IDENTITY}
     asked = func.unnest(*names.values()).table_valued(*(column(name, Text) for name in _IDENTITY)).render_derived("t")
-    read = (*_IDENTITY, "unit_id", "value", "valid_from", "said", "position", "valid_to", "superseded_by")
+    read = (*_IDENTITY, "unit_id", "value", "valid_from", "said", "position", "valid_to", "superseded_by", "denied")
     facts = (
         select(*(_FACT.c[name] for name in read))
         .where(in_bank(_FACT), *(_FACT.c[name] == asked.c[name] for name in _IDENTITY))
@@ -170,18 +218,19 @@ def _line_up_identities() -> Update:
     found = divide_into_stretches(of_asked, _IDENTITY)
     lined, begun = found.lined.alias("l"), found.begun.alias("b")
     follows = and_(*(begun.c[name] == lined.c[name] for name in _IDENTITY), begun.c.stretch == lined.c.stretch + 1)
+    until, by = find_end(lined, begun)
     ends = (
-        select(lined.c.unit_id, begun.c.valid_from, begun.c.unit_id.label("next"))
+        select(lined.c.unit_id, until.label("until"), by.label("next"))
         .join_from(lined, begun, follows, isouter=True)
         .subquery("ends")
     )
     return (
         update(FACT)
-        .values(valid_to=ends.c.valid_from, superseded_by=ends.c.next)
+        .values(valid_to=ends.c.until, superseded_by=ends.c.next)
         .where(
             in_bank(FACT),
             FACT.c.unit_id == ends.c.unit_id,
-            tuple_(FACT.c.valid_to, FACT.c.superseded_by).is_distinct_from(tuple_(ends.c.valid_from, ends.c.next)),
+            tuple_(FACT.c.valid_to, FACT.c.superseded_by).is_distinct_from(tuple_(ends.c.until, ends.c.next)),
         )
     )
 

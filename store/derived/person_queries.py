@@ -122,6 +122,7 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
             *of_whom,
             _UNIT.c.active,
             row_lasts(_UNIT),
+            ~_FACT.c.denied,
             _FACT.c.fact_id != all_(bindparam("passing", type_=ARRAY(Text))),
             or_(bindparam("history", type_=Boolean), _FACT.c.valid_to.is_(None)),
         )

@@ -60,6 +60,7 @@ class PersonFact:
     stated: int
     confidence: float | None
     sources: tuple[UUID, ...]
+    denied: bool = False
     history: tuple["PersonFact", ...] = ()
 
 
@@ -113,10 +114,16 @@ class Persons:
 
 
 def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:
-    """Return the valid facts, each with its history; of two banks with different values, the newer one is valid."""
+    """Return the valid facts, each with its history; of two banks with different values, the newer one is valid.
+
+    A denial that no worker has written yet ends the valid fact before it that has its value.
+    """
     found = []
     for _, of_one in groupby(sorted(statements, key=_sort_key), key=_identity_of):
-        *earlier, now = of_one
+        standing = _end_denied([*of_one])
+        if not standing:
+            continue
+        *earlier, now = standing
         same = [one for one in earlier if _says_same(one, now)]
         others = [_as_replaced(one, now) for one in earlier if not _says_same(one, now)]
         if now.until is not None and not history:
@@ -129,6 +136,20 @@ def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list
         )
         found.append(merged)
     return found
+
+
+def _end_denied(of_one: Sequence[PersonFact]) -> list[PersonFact]:
+    """Return the facts of one identity, in their order, without denials, those that one of these ends as ended."""
+    standing: list[PersonFact] = []
+    for one in of_one:
+        if one.denied:
+            standing = [
+                _as_replaced(other, one) if other.value.casefold() == one.value.casefold() else other
+                for other in standing
+            ]
+        else:
+            standing.append(one)
+    return sorted(standing, key=_sort_key)
 
 
 def _identity_of(one: PersonFact) -> Identity:
@@ -244,6 +265,7 @@ def _build_said(one: SaidFact) -> PersonFact:
         stated=1,
         confidence=one.fact.confidence,
         sources=(one.source,),
+        denied=one.fact.denied,
     )
 
 

@@ -38,7 +38,7 @@ AT_ONCE = 256
 STATEMENTS = text("""
     select f.fact_id, f.subject, f.key as identity_key, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id,
            u.metadata->>'key' as key, u.metadata->>'value' as value, f.value as folded, u.content, f.valid_from as at,
-           f.superseded_by
+           f.superseded_by, f.denied, f.valid_to is null as holds
       from unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[]))
                as t(fact_id, subject, key),
            lateral (select f.* from afterturn.fact_t f
@@ -143,7 +143,9 @@ async def _consolidate_stated(
     rows = (await connection.execute(STATEMENTS, {**place, **identity_columns(identities)})).all()
     stated: dict[Identity, Sequence[Statement]] = dict.fromkeys(identities, ())
     for key, found in groupby(rows, lambda row: Identity(row.fact_id, row.subject, row.identity_key)):
-        stated[key] = _build_statements(found)
+        of_one = [*found]
+        if any(row.holds for row in of_one):
+            stated[key] = _build_statements(row for row in of_one if not row.denied)
     derived = {
         reflection_id(origin.bank, one): _Derived(derive_insight(one.fact_id, said), said)
         for one, said in stated.items()

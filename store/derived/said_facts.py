@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.facts import MANY_VALUED, Identity
+from store.derived.facts import DENIED, MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import row_lasts
 from store.ledger.stages import Stage
@@ -56,7 +56,7 @@ _RULES, _RULES_BEGIN = "rules-1", "rules-"
 #: The columns of a message that are read.
 MESSAGE_COLUMNS = (
     *("bank_id", "unit_id", "turn_id", "session_id", "session_name", "turn_name", "user_id", "role", "name"),
-    *("content", "event_date", "position", "expires_at"),
+    *("content", "event_date", "position", "expires_at", "update_ts"),
 )
 
 _UNIT, _LEDGER, _BANK = UNIT.alias("u"), LEDGER.alias("l"), BANK.alias("b")
@@ -125,6 +125,7 @@ def fact_metadata(fact: ExtractedFact, version: str = VERSION) -> dict[str, str]
         "span": f"{fact.span.start}:{fact.span.end}",
         "extractor": version,
         **({"subject": fact.subject} if fact.subject else {}),
+        **({DENIED: "true"} if fact.denied else {}),
     }
 
 
@@ -261,7 +262,13 @@ def _find_lone_turns(rows: Sequence[DriverRow]) -> frozenset[UUID]:
 
 
 def _order_said(row: DriverRow) -> tuple[datetime, int]:
-    return row.event_date, row.position
+    return _said_at(row), row.position
+
+
+def _said_at(row: DriverRow) -> datetime:
+    """Return when a message was said: not after it was accepted."""
+    moment: datetime = min(row.event_date, row.update_ts)
+    return moment
 
 
 def _read_turn(rows: Iterable[DriverRow]) -> Iterator[tuple[DriverRow, ExtractedFact]]:
@@ -315,7 +322,7 @@ def _build_facts(
             session_id=row.session_id,
             session_name=row.session_name,
             turn_name=row.turn_name,
-            said_at=row.event_date,
+            said_at=_said_at(row),
             said=row.position,
             expires_at=fact_ends_at(fact, row.event_date, row.expires_at),
             alone=row.turn_id in lone_turns,

@@ -32,10 +32,11 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from store import identity
 from store.database import Database
+from store.derived.facts import DENIED
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
 from store.expiry import bank_lasts, row_lasts
 from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same_bank
-from store.sql_constants import ONE
+from store.sql_constants import ONE, inline
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, parse_space
 
@@ -113,7 +114,7 @@ UNITS = (
         _UNIT.event_date,
         _UNIT.position,
     )
-    .where(_REMEMBERED)
+    .where(_REMEMBERED, _UNIT["metadata"][inline(DENIED)].is_(None))
     .order_by(_UNIT.unit_id)
 )
 _USER = _UNIT.user_id
@@ -264,7 +265,7 @@ class Listings:
         return [_show_message(row) for row in rows]
 
     async def units(self, host: UUID, bank: str, after: UUID | None, limit: int) -> list[UnitListed]:
-        """Return the units of a bank in the order of their ids.
+        """Return the units of a bank in the order of their ids, without denials, which say what holds no longer.
 
         Facts of its newest turns are among them before a worker has written them.
         """
@@ -273,7 +274,11 @@ class Listings:
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(query, place)).all()
             said = await read_said_facts(connection, ONE_BANK, place)
-        listed = {one.unit_id: _list_said_fact(one) for one in said if after is None or one.unit_id > after}
+        listed = {
+            one.unit_id: _list_said_fact(one)
+            for one in said
+            if not one.fact.denied and (after is None or one.unit_id > after)
+        }
         listed |= {row.unit_id: UnitListed(*row) for row in rows}
         return sorted(listed.values(), key=lambda unit: unit.unit_id)[:limit]
 

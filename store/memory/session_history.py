@@ -20,6 +20,7 @@ from store.expiry import bank_lasts, row_lasts
 from store.ledger.stages import OWN, Stage
 from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
+from store.text.rules.canonical import fold_text
 
 #: Bytes of messages from which no more of a session are read: twice what a call may send as its history by default.
 MOST_BYTES = 4_194_304
@@ -283,7 +284,11 @@ def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[Holdin
     }
     for nth, one in enumerate(said):
         at = (one.said_at, one.said, nth)
-        if one.identity not in held or held[one.identity][0][:2] <= at[:2]:
+        if one.fact.denied:
+            known = held.get(one.identity)
+            if known is not None and known[0][:2] <= at[:2] and fold_text(known[1][1]) == fold_text(one.fact.value):
+                del held[one.identity]
+        elif one.identity not in held or held[one.identity][0][:2] <= at[:2]:
             fact, subject = one.fact, one.identity.subject
             held[one.identity] = (at, (fact.key, fact.value, subject, fact.tier.value, f"{fact.confidence:g}"))
     ordered = sorted(held.items(), key=lambda item: item[1][0], reverse=True)

@@ -28,6 +28,7 @@ from sqlalchemy import (
     union,
 )
 
+from store.derived.facts import DENIED
 from store.recall.filters import AS_OF, KNOWN_AT, filter_conditions, happened_at
 from store.recall.pinned_arm import is_pinned
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance, select_vector
@@ -110,7 +111,10 @@ def _read_units(wanted: CTE) -> CTE:
 
 
 def _fact_holds(unit: FromClause) -> ColumnElement[bool]:
-    """Return the condition that a fact was not superseded by `as_of`, or that this was not known by `known_at`."""
+    """Return the condition that a fact holds: it is no denial, and was not superseded by `as_of`.
+
+    Or that was not known by `known_at`.
+    """
     fact, later, teller = FACT.alias("f"), FACT.alias("n"), UNIT.alias("t")
     by_then = func.coalesce(AS_OF, inline("infinity"))
     was_known = (
@@ -121,7 +125,7 @@ def _fact_holds(unit: FromClause) -> ColumnElement[bool]:
             later.c.fact_id == fact.c.fact_id,
             later.c.subject == fact.c.subject,
             later.c.key == fact.c.key,
-            later.c.value != fact.c.value,
+            or_(later.c.value != fact.c.value, later.c.denied),
             later.c.valid_from >= fact.c.valid_to,
             later.c.valid_from <= by_then,
             teller.c.active,
@@ -129,12 +133,13 @@ def _fact_holds(unit: FromClause) -> ColumnElement[bool]:
         )
         .exists()
     )
-    return ~exists().where(
+    superseded = exists().where(
         in_bank(fact),
         fact.c.unit_id == unit.c.unit_id,
         fact.c.valid_to <= by_then,
         or_(KNOWN_AT.is_(None), was_known),
     )
+    return and_(unit.c["metadata"][inline(DENIED)].is_(None), ~superseded)
 
 
 def _select_neighbour(unit: FromClause, seq: ColumnElement[int]) -> Select[object]:

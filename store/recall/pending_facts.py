@@ -77,7 +77,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     moments = {"as_of": query.as_of, "known_at": query.known_at}
     in_line = await fetch_rows(connection, IN_LINE, {**place, **moments, **identities}) if said else []
     replaced = _find_replaced(in_line, said)
-    told = [one for one in said if not written[one.unit_id] and one.unit_id not in replaced]
+    told = [one for one in said if not (written[one.unit_id] or one.unit_id in replaced or one.fact.denied)]
     told = [one for one in reversed(told) if query.metadata.items() <= fact_metadata(one.fact).items()]
     words = await run_off_loop(_EFFORT * len(told), _pack_words, told, state.question)
     return UnstoredUnits({one.unit_id: _build_candidate(one) for one in told}, words, replaced)
@@ -87,14 +87,19 @@ def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> fr
     """Return the units of facts after which another value of their identity was said. Pure."""
     facts = [
         *(
-            (Identity(row.fact_id, row.subject, row.key), (row.valid_from, row.said), row.value, row.unit_id)
+            (Identity(row.fact_id, row.subject, row.key), (row.valid_from, row.said), row.value, row.unit_id, False)
             for row in in_line
         ),
-        *((one.identity, (one.said_at, one.said), one.value, one.unit_id) for one in said),
+        *((one.identity, (one.said_at, one.said), one.value, one.unit_id, one.fact.denied) for one in said),
     ]
+    last = dict[Identity, str | None]()
     # The sort is stable: facts of one moment keep the order in which they were said.
-    last = {of: value for of, _, value, _ in sorted(facts, key=itemgetter(1))}
-    return frozenset(unit for of, _, value, unit in facts if last[of] != value)
+    for of, _, value, _, denied in sorted(facts, key=itemgetter(1)):
+        if not denied:
+            last[of] = value
+        elif last.get(of) == value:
+            last[of] = None
+    return frozenset(unit for of, _, value, unit, _ in facts if last.get(of) != value)
 
 
 def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:

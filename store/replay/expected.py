@@ -20,7 +20,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from store.derived.facts import STATED_UNIT, divide_into_stretches, select_stated
+from store.derived.facts import STATED_UNIT, divide_into_stretches, find_end, select_stated
 from store.derived.projection import select_first_links
 from store.replay.digest import Rows, in_scope, select_rows_as_json
 from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same_bank
@@ -229,15 +229,16 @@ def _derive_facts() -> Select[*tuple[Any, ...]]:
     identity = ("host_id", "bank_id", "fact_id", "subject", "key")
     found = divide_into_stretches(_select_fact_rows().subquery("facts"), identity)
     fact, begun = found.lined.alias("f"), found.begun.alias("b")
-    columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from")
+    columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from", "denied")
     fields = {name: fact.c[name] for name in columns}
-    fields |= {"valid_to": begun.c.valid_from, "superseded_by": begun.c.unit_id}
+    until, by = find_end(fact, begun)
+    named = (*fields.items(), ("valid_to", until), ("superseded_by", by))
     follows = and_(*(begun.c[name] == fact.c[name] for name in identity), begun.c.stretch == fact.c.stretch + 1)
     return select(
         fact.c.host_id,
         fact.c.bank_id,
         fact.c.unit_id,
-        func.jsonb_build_object(*chain.from_iterable(fields.items())).label("row_json"),
+        func.jsonb_build_object(*chain.from_iterable(named)).label("row_json"),
     ).join_from(fact, begun, follows, isouter=True)
 
 
@@ -247,6 +248,7 @@ _FACTS = Expected(
         select f.host_id, f.bank_id, f.unit_id,
                jsonb_build_object('subject', f.subject, 'fact_id', f.fact_id, 'key', f.key, 'value', f.value,
                                   'position', f.position, 'said', f.said, 'valid_from', f.valid_from,
+                                  'denied', f.denied,
                                   'valid_to', f.valid_to,
                                   'superseded_by', f.superseded_by) as row_json
           from afterturn.fact_t f where afterturn.in_scope(f.host_id, f.bank_id, :host, :bank)""",

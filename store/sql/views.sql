@@ -101,5 +101,5 @@ create or replace view afterturn.fact_v with (security_invoker) as
            u.metadata->>'value' as value, u.content, f.valid_from, f.valid_to, f.superseded_by
       from afterturn.fact_t f
       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where u.active;
+     where u.active and not f.denied;
 grant select on afterturn.fact_v to afterturn_app;

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from store.text.rules.canonical import canonical_name
 from store.text.rules.gazetteer import word_list
+from store.text.rules.introductions import find_introductions
 from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_given_name, is_word
 from store.text.terms import split_words
@@ -25,9 +27,6 @@ ASKED_CHARACTERS, MOST_ASKED = 1024, 6
 _NAME = r"(?P<name>[^\W\d_a-z][^\W\d_]{0,31}+)(?![\w'\u2019-])"
 _ENDS = r"(?=\s{0,3}+(?:$|[^\w\s'\u2019&]))"
 _SENTENCE = re.compile(r"(?:^|[.!?\n\u2026][)\"\u201d]?[ \n]?)([^\W\d_]+)")
-#: What a text holds that is worth a search: in lower case for `_NAMED`, as it stands for `_INTRODUCED`.
-_NAMING = ("name", "call", "go by", "llamo", "appelle", "hei\u00dfe", "heisse", "chiamo")
-_INTRODUCING = ("'m ", "\u2019m ", " am ", "ch bin ", "e suis ", "oy ")
 
 
 def _any_of(section: str) -> str:
@@ -48,16 +47,6 @@ _GREETED = _compile_pattern(
     rf"{_NAME}(?:{_ENDS}|(?= [^\W\d_A-Z]))"
 )
 _EXCLAIMED = _compile_pattern(rf"(?i:{_any_of('exclaims')}){_AFTER},(?: )?{_NAME}{_ENDS}")
-# "Don't call me Kate" and "she said: 'my name is Kate'" tell nothing of the speaker.
-_NAMED = _compile_pattern(
-    r"(?<![\w'\u2019\"\u201c])(?<!not\s)(?<!n't\s)(?<!n\u2019t\s)(?<!never\s)"
-    r"(?i:my name(?: is|['\u2019]s)|calls? me|i go by|me llamo|je m['\u2019]appelle|ich hei(?:\u00df|ss)e|mi chiamo)"
-    rf" {_NAME}"
-)
-_INTRODUCED = _compile_pattern(
-    rf"(?<![\w'\u2019\"\u201c])(?:[Ii]['\u2019]m|[Ii] am|[Ii]ch bin|[Jj]e suis|[Ss]oy) {_NAME}"
-    rf"(?:{_ENDS}|(?= (?:from|and|your|by) ))"
-)
 
 
 def find_addressed(text: str) -> list[str]:
@@ -78,15 +67,10 @@ def _match_address(text: str, word: str, start: int) -> re.Match[str] | None:
 
 
 def find_own_names(text: str) -> list[str]:
-    """Return the folded names by which a speaker introduces themselves; after "I'm" only a known given name counts."""
+    """Return the folded first names by which a speaker introduces themselves."""
     read = text[:MOST_CHARACTERS]
-    low = read.lower()
-    found = [m["name"] for m in _NAMED.finditer(read)] if any(phrase in low for phrase in _NAMING) else []
-    named = [name for name in found if _may_be_name(name)]
-    if any(phrase in read for phrase in _INTRODUCING):
-        introduced = (m["name"] for m in _INTRODUCED.finditer(read))
-        named += [name for name in introduced if name[0].isupper() and _is_only_name(name.lower())]
-    return _keep_distinct(map(_fold_name, named)) if named else []
+    names = (canonical_name(read[one.start : one.end]) for one in find_introductions(read))
+    return _keep_distinct(_fold_name(name.partition(" ")[0]) for name in names)
 
 
 def mark_names(text: str) -> list[str]:
@@ -107,10 +91,6 @@ def find_asked_names(text: str) -> list[str]:
 def _may_be_name(name: str) -> bool:
     low = name.lower()
     return name[0].isupper() and (is_given_name(low) or not is_word(low))
-
-
-def _is_only_name(low: str) -> bool:
-    return is_given_name(low) and not is_word(low)
 
 
 def _fold_name(name: str) -> str:

@@ -40,7 +40,7 @@ class Rule:
     sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
     A contracted rule takes its first value as it comes. Other rules take every value where they are `many`, else the
     value that was said last. A rule of what is `told` takes only what a sentence states plainly and, unless `among` is
-    empty, only values with one of its words.
+    empty, only values with one of its words. One that `denies` ends the fact with this value.
     """
 
     opening: re.Pattern[str]
@@ -56,12 +56,13 @@ class Rule:
     many: bool = False
     told: bool = False
     among: frozenset[str] = frozenset()
+    denies: bool = False
 
 
-def _compile_phrase(text: str) -> re.Pattern[str]:
+def compile_phrase(text: str) -> re.Pattern[str]:
     """Return the pattern of a phrase: whole words, any case, either apostrophe, gaps of one to three blanks."""
     pattern = text.replace(" ", SPACE).replace("'", _APOSTROPHE)
-    return re.compile(rf"(?<![\w'\u2019]){pattern}{SPACE}(?=\S)", re.IGNORECASE)
+    return re.compile(rf"(?<![\w'\u2019])(?:{pattern}){SPACE}(?=\S)", re.IGNORECASE)
 
 
 def _any_of(found: frozenset[str]) -> str:
@@ -70,7 +71,7 @@ def _any_of(found: frozenset[str]) -> str:
 
 _HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
 _RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
-_RELATIONS = _any_of(_RELATION_WORDS)
+RELATIONS = _any_of(_RELATION_WORDS)
 DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
 
 # What people did, by kind: each makes a list of its own. The kind's verb stands for all that tell the same. A verb of
@@ -94,6 +95,7 @@ _DONE = {
     "hired": "hired",
 }
 _TITLED = {"read": "read|finished reading", "watched": "watched|finished watching"}
+_OTHER, _NOT = r"[^\s,;.!?]{1,40}", "i (?:don't|do not|no longer)"
 _DETERMINER = "(?: an?| the| some| another| my| our| two| three| four| five| six)?"
 
 
@@ -106,7 +108,7 @@ def _list_rule(
 ) -> Rule:
     """Return the rule for one kind of what people did or do; a text with none of `needs` is not searched."""
     return Rule(
-        _compile_phrase(opening),
+        compile_phrase(opening),
         f"user_{kind}",
         None,
         kind,
@@ -156,21 +158,26 @@ _LIST_RULES = (
     _list_rule("drinks", f"{_DO} drink(?: an?| some)?", "drink", among=word_list("deed", "drinks")),
 )
 
+#: The rule of the speaker's own name, which introductions state as well (`introductions.py`).
+OWN_NAME = Rule(
+    compile_phrase(
+        rf"my name(?: is|'s) not {_OTHER},? (?:it is|it's|but|i'm|i am)"
+        rf"|my name isn't {_OTHER},? (?:it is|it's|but)"
+    ),
+    "user_name",
+    "name",
+    "name",
+    Tier.L0,
+    0.95,
+    "{who}'s name is {value}.",
+    needs=("name",),
+    shape=ValueShape.NAME,
+)
 RULES = (
     *_LIST_RULES,
+    OWN_NAME,
     Rule(
-        _compile_phrase("my name is"),
-        "user_name",
-        "name",
-        "name",
-        Tier.L0,
-        0.95,
-        "{who}'s name is {value}.",
-        needs=("name",),
-        contracted=True,
-    ),
-    Rule(
-        _compile_phrase("i prefer"),
+        compile_phrase("i prefer"),
         "user_preference",
         "preference",
         "prefer",
@@ -181,7 +188,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _compile_phrase("i like"),
+        compile_phrase("i like"),
         "user_like",
         "like",
         "like",
@@ -192,7 +199,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _compile_phrase("today i need"),
+        compile_phrase("today i need"),
         "today_task",
         "today_task",
         "today-task",
@@ -203,7 +210,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _compile_phrase("this week i need"),
+        compile_phrase("this week i need"),
         "weekly_task",
         "weekly_task",
         "week-task",
@@ -214,7 +221,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _compile_phrase("(?:i|we)(?: now| currently)? live in"),
+        compile_phrase(rf"(?:i|we)(?: now| currently| actually)? live in|{_NOT} live in {_OTHER},? but in"),
         "user_home",
         "home",
         "home",
@@ -225,7 +232,7 @@ RULES = (
         shape=ValueShape.PLACE,
     ),
     Rule(
-        _compile_phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
+        compile_phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
         "user_home",
         "home",
         "moved",
@@ -236,7 +243,7 @@ RULES = (
         shape=ValueShape.PLACE,
     ),
     Rule(
-        _compile_phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
+        compile_phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
         "user_origin",
         "origin",
         "origin",
@@ -251,7 +258,9 @@ RULES = (
         shape=ValueShape.PLACE,
     ),
     Rule(
-        _compile_phrase("i(?: now| currently)? work (?:at|for)"),
+        compile_phrase(
+            rf"i(?: now| currently| actually)? work (?:at|for)|{_NOT} work (?:at|for) {_OTHER},? but (?:at|for)"
+        ),
         "user_employer",
         "employer",
         "employer",
@@ -262,7 +271,7 @@ RULES = (
         shape=ValueShape.THING,
     ),
     Rule(
-        _compile_phrase("i(?: now| currently)? work as"),
+        compile_phrase("i(?: now| currently)? work as"),
         "user_job",
         "job",
         "job",
@@ -273,7 +282,7 @@ RULES = (
         shape=ValueShape.ROLE,
     ),
     Rule(
-        _compile_phrase("my birthday is(?: on)?"),
+        compile_phrase("my birthday is(?: on)?"),
         "user_birthday",
         "birthday",
         "birthday",
@@ -284,7 +293,7 @@ RULES = (
         shape=ValueShape.DAY,
     ),
     Rule(
-        _compile_phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
+        compile_phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
         "user_allergy",
         "allergy",
         "allergy",
@@ -295,7 +304,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _compile_phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
+        compile_phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
         "user_diet",
         "diet",
         "diet",
@@ -312,7 +321,7 @@ RULES = (
         shape=ValueShape.DIET,
     ),
     Rule(
-        _compile_phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
+        compile_phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
         "user_dislike",
         "dislike",
         "dislike",
@@ -328,7 +337,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _compile_phrase("i (?:love|enjoy)"),
+        compile_phrase("i (?:love|enjoy)"),
         "user_like",
         "like",
         "love",
@@ -340,7 +349,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _compile_phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
+        compile_phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
         "user_favourite",
         None,
         "favourite",
@@ -352,9 +361,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _compile_phrase(
-            rf"(?:my|our) (?P<relation>{_RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"
-        ),
+        compile_phrase(rf"(?:my|our) (?P<relation>{RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"),
         "user_{relation}",
         None,
         "relation",

@@ -10,11 +10,14 @@ from types import MappingProxyType
 from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
-from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, ValueShape
+from store.text.rules.denial_rules import DENIALS
+from store.text.rules.fact_rules import DIETS, OWN_NAME, RULES, SPACE, Rule, ValueShape
+from store.text.rules.introductions import find_introductions
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
 from store.text.rules.objects import name_object
+from store.text.rules.repeated import find_repeated
 from store.text.rules.runs import NameRun, find_runs
-from store.text.rules.statements import is_plainly_told, is_supposed
+from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
 
@@ -34,19 +37,16 @@ _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
 _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
 # "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
 _NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
-# What stands in quotes, in code or behind a mark of quotation was said by another person, or is no statement.
-_REPEATED = re.compile(
-    r"""(?<![\w"])"[^"\n]{1,400}"(?!\w)|\u201c[^\u201d\n]{1,400}\u201d|\u201e[^\u201c\n]{1,400}\u201c"""
-    r"""|\u00ab[^\u00bb\n]{1,400}\u00bb|^[ \t]{0,3}>[^\n]*|```.*?(?:```|\Z)|`[^`\n]{1,400}`""",
-    re.DOTALL | re.MULTILINE,
-)
 _LONG_AGO = re.compile(
     r"[^.!?;\n]{0,24}?\b(?:in (?:19|20)\d\d|years? ago|back then|as an? (?:child|kid)|when (?:i|we) (?:was|were))\b",
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"(?:the|a|an|our)\b", re.IGNORECASE)
 _ARTICLE_LENGTH = 4
-_AFTER_THING = re.compile(rf"{SPACE}(?:in|as|since|with|near|and|on|from){SPACE}", re.IGNORECASE)
+_AFTER_THING = re.compile(
+    rf"{SPACE}(?:(?:in|as|since|with|near|and|on|from|last|this|but|because|for){SPACE}|(?:now|today|yesterday|currently|too|full-time|part-time|instead)\b)",
+    re.IGNORECASE,
+)
 _DOING = re.compile(r"(?:to\s|[^\W_]{2,30}ing\b)", re.IGNORECASE)
 _DIET = re.compile(DIETS, re.IGNORECASE)
 _NO_ROLE = re.compile(
@@ -54,10 +54,22 @@ _NO_ROLE = re.compile(
     r"|[^.]*\bas (?:i|you|we|they|possible)\b",
     re.IGNORECASE,
 )
+# What is liked or preferred is named, not meant: "I like it", "I like that a lot", "I like to think so".
+_MEANT = re.compile(
+    r"(?:it|this|that|these|those|him|her|them|you|one|ones|(?:this|that) one|so|both"
+    r"|neither|either|all of (?:it|them))"
+    r"(?:(?: (?:too|a lot|very much|so much|better|best|more|most|less|here|there|now|already|as well|either|way|anyway"
+    r"|though))+)?\s*$|to (?:think|say|believe|imagine|pretend|point out|know|see|ask|thank)\b"
+    r"|how\b|what\b|when\b|where\b"
+    r"|(?:about|most|best|more|better|less|is|are|was|were)\b|me\b",
+    re.IGNORECASE,
+)
 # A capital makes it a name: a book may be called "It".
 _NO_TOPIC = re.compile(
     r"(?:not|never|no longer|it|this|that|these|those|you|him|her|them|to (?:be|bother|say|ask|admit|break))\b"
 )
+_TRAILING = re.compile(r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all))+\s*$", re.IGNORECASE)
+_COPULA = re.compile(r"\b(?:is|called|named)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 
 
@@ -70,9 +82,12 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     if message.role != MINED_ROLE:
         return []
     low = message.content.lower()
-    rules = [rule for rule in RULES if any(need in low for need in rule.needs)]
-    said = mask_spans(message.content, [match.span() for match in _REPEATED.finditer(message.content)]) if rules else ""
+    needed = (rule for rule in (*RULES, *DENIALS) if any(need in low for need in rule.needs))
+    rules = [rule for rule in needed if rule.opening.search(message.content)]
+    said = mask_spans(message.content, find_repeated(message.content, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
+    named = find_introductions(message.content, message.name)[:1]
+    found += [_build_fact(OWN_NAME, message, ordinal, {}, TextSpan(one.start, one.end)) for one in named]
     unique: dict[str, ExtractedFact] = {}
     for fact in sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span)):
         unique.setdefault(fact.slug, fact)
@@ -84,8 +99,8 @@ def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Co
     found: dict[str, ExtractedFact] = {}
     for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
         span = _find_value(rule, message.content, match)
-        if span is not None and (not rule.told or _is_told(rule, message.content, match, span)):
-            fact = _build_fact(rule, message, ordinal, match, span)
+        if span is not None and _is_told(rule, said, match, span):
+            fact = _build_fact(rule, message, ordinal, match.groupdict(), span)
             found.setdefault(fact.slug + canonical_name(fact.value), fact)
             if rule.contracted:
                 break
@@ -107,9 +122,11 @@ def _long_ago(text: str, fact: ExtractedFact) -> bool:
     return _LONG_AGO.match(text, fact.span.end) is not None
 
 
-def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], span: TextSpan) -> ExtractedFact:
+def _build_fact(
+    rule: Rule, message: MessageText, ordinal: int, groups: Mapping[str, str | None], span: TextSpan
+) -> ExtractedFact:
     value = message.content[span.start : span.end]
-    named = {name: found.casefold() for name, found in match.groupdict().items() if found}
+    named = {name: found.casefold() for name, found in groups.items() if found}
     key = rule.key or named.get("key") or canonical_name(value)
     subject = (message.name or "").strip() or None
     return ExtractedFact(
@@ -123,13 +140,30 @@ def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[
         statement=rule.says.format(who=subject or _SOMEBODY, value=value, **named),
         ordinal=ordinal,
         span=span,
+        denied=rule.denies,
     )
 
 
 def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> bool:
-    """Return whether a value is among those of its rule and its sentence states it."""
-    among = not rule.among or any(word in rule.among for word in text[span.start : span.end].lower().split())
-    return among and is_plainly_told(text, match.start(), span.end)
+    """Return whether a value is among those of its rule and its sentence states it.
+
+    "My sister Maud" tells a name in any sentence.
+    """
+    if rule.among and not any(word in rule.among for word in text[span.start : span.end].lower().split()):
+        return False
+    if rule.shape is ValueShape.NAME and not _COPULA.search(match.group()):
+        return not is_supposed(text, match.start())
+    if rule.denies and denies_partly(text, match.group(), span.end):
+        return False
+    if _is_no_value(rule, text[span.start : span.end]):
+        return False
+    stated = is_stated(text, match.start(), span.start, span.end)
+    return stated and (not rule.told or is_plainly_told(text, match.start(), span.end))
+
+
+def _is_no_value(rule: Rule, value: str) -> bool:
+    """Return whether a value of a contracted rule is a mere pronoun."""
+    return rule.contracted and rule.fact_id in {"user_like", "user_preference"} and _MEANT.match(value) is not None
 
 
 def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
@@ -137,8 +171,6 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _VALUE_END.search(window)
-    if not rule.contracted and (is_supposed(text, match.start()) or (end and end.group() == "?")):
-        return None
     if rule.shape is ValueShape.DAY:
         return _find_day(window, start)
     if rule.shape in _NAMES:
@@ -146,7 +178,7 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
         return TextSpan(start, start + len(name)) if name else None
     said = window[: end.start()] if end else window
     clause = _NEXT_CLAUSE.search(said)
-    shaped = _match_shape(rule.shape, said[: clause.start()] if clause else said)
+    shaped = _match_shape(rule.shape, _TRAILING.sub("", said[: clause.start()] if clause else said))
     kept = cut_value(shaped).rstrip()
     return TextSpan(start, start + len(kept)) if kept else None
 

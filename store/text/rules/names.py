@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from store.text.rules.canonical import canonical_name
+from store.text.rules.gazetteer import word_list
 from store.text.rules.kinds import Guess, guess_kind, is_believable, is_titled_work
 from store.text.rules.low_names import find_lower_case_names
 from store.text.rules.model import MentionKind, TextSpan
 from store.text.rules.runs import NameRun, find_runs
-from store.text.rules.tokens import tokenize_text
+from store.text.rules.tokens import Token, tokenize_text
+from store.text.rules.vocabulary import everyday_words, is_given_name, known_things
 
 #: Most capitalised runs of a message that are judged; far more than are kept in the end.
 MOST_RUNS = 1024
@@ -54,10 +56,24 @@ def _with_first_names(people: Iterable[str]) -> list[str]:
 def _names_of_message(ordinal: int, text: str) -> list[FoundName]:
     words_found = tokenize_text(text)
     judged = [(run, guess_kind(run)) for run in islice(find_runs(words_found), MOST_RUNS)]
+    if _capitalises_nouns(words_found):
+        judged = [(run, seen) for run, seen in judged if _is_listed(run)]
     found = [_name_of_run(ordinal, text, run, seen) for run, seen in _coordinate_kinds(judged)]
     taken = frozenset(token.start for run, _ in judged for token in run.parts)
     found += [_name_of_span(ordinal, text, span, kind) for span, kind in find_lower_case_names(words_found, taken)]
     return sorted(found, key=lambda name: name.span)
+
+
+def _capitalises_nouns(found: Sequence[Token]) -> bool:
+    """Return whether a text is German, where a capital is no sign of a name: "17 Uhr Klavier"."""
+    german = sum(token.low in word_list("language", "german") for token in found)
+    return german > 0 and german >= sum(token.low in everyday_words() for token in found)
+
+
+def _is_listed(run: NameRun) -> bool:
+    """Return whether a name begins with a known given name or a title, or is a known place or thing."""
+    first = run.lows[0]
+    return run.name in known_things() or is_given_name(first) or first in word_list("people", "title")
 
 
 def _name_of_run(ordinal: int, text: str, run: NameRun, seen: Guess) -> FoundName:

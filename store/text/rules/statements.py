@@ -42,6 +42,193 @@ _TAKEN_BACK = re.compile(
 )
 
 
+# The words that govern a clause without stating it: negation, doubt, condition, wish, and what others say or think.
+_MIND = (
+    r"(?:think|thinks|thinking|thought|believe[sd]?|believing|guess(?:es|ed)?|assum(?:e|es|ed|ing)|suspect(?:s|ed)?"
+    r"|suppos(?:e|es|ed|ing)|imagin(?:e|es|ed|ing)|pretend(?:s|ed|ing)?|dream(?:s|t|ed)?|reckon(?:s|ed)?|figured?"
+    r"|feel(?: like)?"
+    r"|hop(?:e|es|ed|ing)|wish(?:es|ed)?|wonder(?:s|ed|ing)?|fear(?:s|ed)?|bet|expect(?:s|ed)?|seems?|seemed|appears?)"
+)
+_TELL = (
+    r"(?:sa(?:y|ys|id|ying)|claim(?:s|ed|ing)?|tell(?:s|ing)?|told|insist(?:s|ed)?|swear|swears|swore|alleg(?:e|es|ed)"
+    r"|repeat(?:s|ed)?|report(?:ed|s that)|joke[sd]?|l(?:ie|ies|ied)|wr(?:ite|ites|ote)|quot(?:e|es|ed)|hear[sd]?"
+    r"|argue[sd]?|shout(?:s|ed)?|post(?:s|ed)|whisper(?:s|ed)|mumble[sd]|murmur(?:s|ed)|sings|sang|answer(?:s|ed)"
+    r"|repl(?:ies|ied)|respond(?:s|ed)"
+    r"|announce[sd]|declare[sd]|state[sd]|suggest(?:s|ed)|introduce[sd] (?:him|her|them)sel(?:f|ves)|hint(?:s|ed)"
+    r"|impl(?:ies|ied)"
+    r"|tease[sd]|yell(?:s|ed)|scream(?:s|ed)|tweet(?:s|ed)|text(?:s|ed)|assure[sd]|goes|(?:was|were|is|are|be) like"
+    r"|rumou?r(?:s|ed)?|translat(?:e|es|ed)|accus(?:e|es|ed))"
+)
+_NOT = (
+    r"(?:not|never|no ?one|nobody|none|nothing|neither|nor|hardly|barely|scarcely|cannot|doubt(?:s|ed|ful)?|den(?:y"
+    r"|ies|ied)"
+    r"|false|untrue|wrong|lie|myth|unlikely|impossible|refus(?:e|es|ed)|far from|anything but|no longer|without"
+    r"|\w{2,6}n['\u2019]t"
+    r"|cant|dont|wouldnt"
+    r"|didnt|isnt|wasnt|aint)"
+)
+_GOVERNED = re.compile(
+    rf"\b(?:{_NOT}|{_MIND}|{_TELL}|if|whether|unless|lest|until|till|as though|in case|provided|suppose|supposing"
+    rf"|maybe|perhaps|possibly"
+    r"|probably|allegedly|apparently|supposedly|theoretically|hypothetically|according|would|could|might|may|should"
+    r"|(?:claim|idea|thought|notion|allegation|assumption|belief|impression|possibility|chance|hypothesis|sentence"
+    r"|phrase|line|title"
+    r"|song|lyrics|caption|headline|slogan|motto|password|string|message|text|saying|proverb"
+    r"|quote)(?: that)?\W*$)(?!\w)",
+    re.IGNORECASE,
+)
+# Of these the clause behind is true: "you should know I", "I can't deny that I", "as I said".
+_FACTIVE = re.compile(
+    r"\b(?:can(?:no|['\u2019])t|can not|cannot|won['\u2019]t|will not|don['\u2019]t|do not|never|not|wouldn['\u2019]t)"
+    r" (?:\w{1,12} ){0,2}?(?:deny|forget|mind|hide|regret|hesitate|only|just|to forget|ashamed|mention(?:ed)?"
+    r"|say enough)|\b(?:can(?:no|['\u2019])t|cannot|won['\u2019]t|wouldn['\u2019]t) (?:\w{1,12} )?believe"
+    r"|\b(?:should|would|may|might|could) (?:\w{1,12} ){0,3}?(?:know|knows|known|mention|note|add|remember|tell you"
+    r"|point out|explain"
+    r"|help|mean|clarify|matter|be relevant|be useful)"
+    r"|\b(?:must|have to|got to|gotta|need to|let me|happy to|proud to|sad to|sorry to|glad to|want to|can"
+    r"|to be honest) "
+    r"(?:say|tell(?: you)?|admit|confess)"
+    r"|\b(?:as|like|since) (?:i|we)(?:['\u2019]ve| have| had)? (?:already |just |once )?(?:said|told|wrote|mentioned"
+    r"|tell|say)"
+    r"|\bi(?:['\u2019]ve| have| had| just| already)? (?:just |already |once )?told (?:you|him|her|them|everyone"
+    r"|my \w{1,20})"
+    r"|\b(?:know|knows|knew|remember|remembers|remind|aware|because|since)(?: that)? *$|\bthe fact that *$",
+    re.IGNORECASE,
+)
+_SEPARATOR = re.compile(
+    r"[,;:()\u2013\u2014\u2026]|(?<=\s)-+(?=\s)|\b(?:but|however|though|although|because|since|yet|whereas|while)\b"
+    r"|\band\s*$|\bso\s*$",
+    re.IGNORECASE,
+)
+# Before a comma these still govern: "Kim said, I like", "according to Kim, I live".
+_REPORTED = re.compile(
+    rf"(?<!as i )(?<!like i )(?<!as we )(?<!they )(?<!you )(?<!n['\u2019]t )(?<!not )\b{_TELL}(?: (?:me|us|him|her"
+    rf"|them|you|that))?\s*[,:]\s*$|\baccording to\b"
+    rf"|\bin (?:an?|my|the|another|some) (?:dream|nightmare"
+    r"|parallel universe|life|world|universe|other life)\b|\b(?:if|should|when(?:ever)?) (?:any|some)(?:one"
+    r"|body) (?:asks?|wants to know|calls)\b"
+    r"|\b(?:for|in|as) (?:the|my|a|an|this|our) (?:play|game|role|part|film|movie|novel|story|book|sketch|scene|test"
+    r"|exam|quiz"
+    r"|show|musical|sketch|demo|example)\b[^.]{0,60}[,:]\s*$|\b(?:e\.g\.|for example|for instance)\W*$"
+    r"|\b(?:hypothetically|theoretically|in theory|supposedly|allegedly"
+    r"|rumou?r has it"
+    r"|imagine|suppose|supposing|pretend|assuming)\b|\b(?:no|nope|false|wrong|untrue|nonsense|lies?)\s*:\s*$",
+    re.IGNORECASE,
+)
+# A clause that describes what is before it: "what I like", "the people I work for".
+_DESCRIBES = re.compile(
+    r"\b(?:what|whatever|which|who|whom|whoever|whose|where|wherever|how|when|whenever|everything|anything|something"
+    r"|nothing|all|things?"
+    r"|ones?|someone|anyone|everyone|people|person|kinds?|sorts?|do|does|did|am|is|are|was|were|have|has|had|can"
+    r"|could|will|would|shall|should|must|might|may"
+    r"|neither|nor)\s*$",
+    re.IGNORECASE,
+)
+_NEGATED_VALUE = re.compile(
+    r"(?:not|never|no longer|no|none|nothing|nobody|neither|hardly|anything but|n['\u2019]t)\b", re.IGNORECASE
+)
+_QUESTION_TAG = re.compile(
+    r"[,\u2013\u2014-]?\s*(?:right|correct|true|yes|no|ok(?:ay)?|or not|or what|huh|eh|really|you think"
+    r"|isn['\u2019]t it|is it"
+    r"|(?:do|don['\u2019]t|did|didn['\u2019]t|am|aren['\u2019]t|ain['\u2019]t|have|haven['\u2019]t|was|wasn['\u2019]t"
+    r"|will|won['\u2019]t) (?:i|we)(?: not)?"
+    r"|or (?:do|did|am|have|was|is|are|don['\u2019]t|maybe|perhaps)\b[^?]{0,80}|remember|do you (?:remember|know"
+    r"|think|believe)[^?]{0,60}|is that (?:right|true|so|correct)|who knows|says who"
+    r"|did i (?:say|tell)[^?]{0,60})\s*$",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"(?:^|[\s,;:.!?\u2013\u2014(-])(?:not!|[\u2013\u2014-] ?not$|not really|not at all$|just kidding|kidding"
+    r"|only joking|joking|, or not$"
+    r"|is a lie|is false|is wrong"
+    r"|is not true|isn['\u2019]t true|is untrue|is what|are what|is how|is the (?:title|name|first|last|opening|best)"
+    r"|is an? (?:sentence|phrase|song|book|poem|quote"
+    r"|lyric|line|title|joke|example|common|famous|typical)|is (?:her|his|their|its|kim['\u2019]s) |was the (?:first"
+    r"|last|title)|means\b|in (?:french|german|spanish"
+    r"|italian|dutch|english|japanese|latin|portuguese|polish|russian|chinese) (?:is|means|would)|(?:in)?to (?:french"
+    r"|german|spanish|italian|dutch"
+    r"|english|japanese|latin|portuguese|polish|russian|chinese)\W*$|said no ?(?:one|body)|if (?:only|i (?:was|were"
+    r"|had|could))|in (?:my|an?|the) (?:dreams?|nightmares?"
+    r"|novel|story|imagination|game|head|mind|parallel universe)|as if\b|yeah right)",
+    re.IGNORECASE,
+)
+_SAID_AFTER = re.compile(
+    r"(?:^|[,\u2013\u2014-]|\bas )\s*(?:he|she|they|people|everyone|everybody|somebody|someone|it|(?:my|his|her|the"
+    r"|our|their|a) [\w'\u2019]{1,20}"
+    rf"|[A-Z][\w'\u2019]{{1,20}}) (?:\w{{1,12}} )?{_TELL}(?! (?:me|us) (?:to|about|how))\b"
+    r"|^\W*(?:is|was|he|she|they) (?:what|how|where)\b|(?:^|[,\u2013\u2014-])\s*(?:said|says|wrote|claims|claimed"
+    r"|goes)\b",
+)
+_ASKS = re.compile(
+    r"\W*(?:and |but |so |or )?(?:is|are|was|were|am|do|does|did|can|could|will|would|have|has|had|should|shall|may"
+    r"|might|must|who|whom|whose"
+    r"|what|where|when|why|how|which|since when|isn['\u2019]t|don['\u2019]t|didn['\u2019]t|can['\u2019]t)\b",
+    re.IGNORECASE,
+)
+# "Can you help me, and I prefer short answers?": the mark belongs to what was asked before.
+_ASKED_BEFORE = re.compile(
+    r"\b(?:can|could|would|will|do|did) you\b|\b(?:how|what|which|where|when) (?:do|does|can|should|is|are|would)\b",
+    re.IGNORECASE,
+)
+_OPEN_QUOTE = re.compile(r"[\"'\u201c\u2018\u201e\u00ab]\s?$")
+
+
+def is_stated(text: str, start: int, value: int, end: int) -> bool:
+    """Return whether a sentence states the clause that begins at `start`, with its value in `value` to `end`.
+
+    Not where it is negated, doubted, asked, a condition or a wish, what others say, an example, or describes a noun.
+    """
+    before = _ENDS.split(text[max(0, start - _AROUND) : start])[-1]
+    if _OPEN_QUOTE.search(before) or _DESCRIBES.search(before) or _NEGATED_VALUE.match(text, value):
+        return False
+    clause = _last_clause(before)
+    if not _FACTIVE.search(before) and (_REPORTED.search(before) or _GOVERNED.search(clause)):
+        return False
+    rest, asked = _read_rest(text, end)
+    if asked and clause.strip() and _ASKS.match(before):
+        return False
+    if asked and not clause.strip() and _ASKED_BEFORE.search(before):
+        asked = False
+    behind = text[value:end] + rest
+    if _DENIED_AFTER.search(behind) or _SAID_AFTER.search(rest):
+        return False
+    return not asked or ("," in rest and _QUESTION_TAG.search(rest) is None)
+
+
+_ENDED = re.compile(
+    r"\b(?:no longer|used|quit|left|resigned|stopped|fired|laid|let|moved|gave|given|called|name|outgrew|ceased|gone"
+    r"|went)\b",
+    re.IGNORECASE,
+)
+_PARTLY = re.compile(
+    r"\s*(?:on|at|before|after|every|all|full|part|alone|just|only|today|tonight|tomorrow|this|during|in|with|for"
+    r"|when|while|if|yet|that"
+    r"|as|much|often|always|right|most|very|enough|unless|until|anywhere|near|next)\b(?! all\b)",
+    re.IGNORECASE,
+)
+
+
+def denies_partly(text: str, opening: str, end: int) -> bool:
+    """Return whether a denial is of a part only: "I don't work at Nordwind on Fridays" ends no employment."""
+    rest, _ = _read_rest(text, end)
+    return (
+        not _ENDED.search(opening) and _PARTLY.match(rest) is not None and not re.search(r"any ?(?:more|longer)", rest)
+    )
+
+
+def _last_clause(before: str) -> str:
+    """Return the clause that may govern what stands behind it: from the last separator on."""
+    separators = list(_SEPARATOR.finditer(before))
+    return before[separators[-1].end() :] if separators else before
+
+
+def _read_rest(text: str, end: int) -> tuple[str, bool]:
+    """Return the rest of the sentence behind `end`, and whether it ends as a question."""
+    after = text[end : end + _AROUND]
+    ends = _ENDS.search(after)
+    return (after[: ends.start()] if ends else after), ends is not None and ends.group() == "?"
+
+
 def is_supposed(text: str, start: int) -> bool:
     """Return whether the words before a clause only ask, suppose or report it: "if I", "she says I".
 
@@ -59,10 +246,7 @@ def is_plainly_told(text: str, start: int, end: int) -> bool:
     before = _ENDS.split(text[max(0, start - _AROUND) : start])[-1]
     if not before.strip() and text[max(0, start - _AROUND) : start].rstrip().endswith(":"):
         return False
-    after = text[end : end + _AROUND]
-    ends = _ENDS.search(after)
-    asked = ends is not None and ends.group() == "?"
-    rest = after[: ends.start()] if ends else after
+    rest, asked = _read_rest(text, end)
     if asked or not _BEGINS.search(before) or _TAKEN_BACK.search(rest):
         return False
     return not _DOUBTED.search(before) or _ON_ITS_OWN.search(before) is not None

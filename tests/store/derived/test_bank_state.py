@@ -46,7 +46,8 @@ HOMES = ("Porto", "Lisbon", "Kyoto", "porto")
 FACTS = (("user_home", "home"), ("user_like", "like"), ("user_sister", "Anna"))
 DONE = text("update afterturn.ledger_t set status = 'done' where stage = 'projection' and turn_id = any(:turns)")
 FACT_ROWS = text("""
-    select f.unit_id, f.fact_id, f.subject, f.key, f.value, f.valid_from, f.position, f.superseded_by
+    select f.unit_id, f.fact_id, f.subject, f.key, f.value, f.valid_from, f.position, f.denied, f.valid_to,
+           f.superseded_by
       from afterturn.fact_t f where f.host_id = :host and f.bank_id = :bank
      order by f.valid_from, f.position, f.unit_id""")
 ALIVE = text("""
@@ -63,6 +64,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("turn"), st.integers(0, len(SAID) - 1), small),
         st.tuples(st.just("fact"), small, st.integers(0, 11)),
+        st.tuples(st.just("denial"), small, st.integers(0, 11)),
         st.tuples(st.just("link"), small, small),
         st.tuples(st.just("name many"), small, small),
         st.tuples(st.just("unlink"), small, small),
@@ -107,6 +109,7 @@ class Play:
         await {
             "turn": self.turn,
             "fact": self.fact,
+            "denial": self.denial,
             "link": self.link,
             "name many": self.name_many,
             "unlink": self.unlink,
@@ -139,7 +142,10 @@ class Play:
         self.turn_of[self.units[-1]] = turn
         self.waiting.append(turn)
 
-    async def fact(self, kind: int, when: int) -> None:
+    async def denial(self, kind: int, when: int) -> None:
+        await self.fact(kind, when, denied="true")
+
+    async def fact(self, kind: int, when: int, **more: str) -> None:
         """State a fact in the newest turn, if its projection has not been made."""
         if not self.waiting:
             return
@@ -151,9 +157,9 @@ class Play:
             "content": content,
             "factType": "world",
             "origin": "extraction",
-            "eventDate": (START + timedelta(days=when % 5)).isoformat(),
+            "eventDate": (START + timedelta(days=when % 5 - 5)).isoformat(),
             "turnId": str(self.waiting[-1]),
-            "metadata": {"fact_id": fact_id, "key": key, "value": value},
+            "metadata": {"fact_id": fact_id, "key": key, "value": value, **more},
         }
         await self.offer(E.UNIT_RETAINED, (unit,), data)
         await self.word(unit)
@@ -250,13 +256,16 @@ class Play:
         """Compare supersession with a plain reading of the same rule."""
         rows = (await connection.execute(FACT_ROWS, self.place)).all()
         for n, row in enumerate(rows):
+            if row.denied:
+                assert (row.valid_to, row.superseded_by) == (row.valid_from, None)
+                continue
             after = (
-                other.unit_id
+                (other.unit_id, other.valid_from)
                 for other in rows[n + 1 :]
                 if (other.fact_id, other.subject, other.key) == (row.fact_id, row.subject, row.key)
-                and other.value != row.value
+                and (other.value != row.value) != other.denied
             )
-            assert row.superseded_by == next(after, None)
+            assert (row.superseded_by, row.valid_to) == next(after, (None, None))
         alive = set((await connection.execute(ALIVE, self.place)).scalars())
         assert {row.unit_id for row in rows} <= alive
 

@@ -20,7 +20,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 def message(turn: int, position: int, content: str) -> Any:
     at = NOON + timedelta(seconds=position)
     of = {"turn_id": UUID(int=turn), "role": "user", "name": None, "nth": position, "expires_at": None}
-    return SimpleNamespace(**of, content=content, position=position, event_date=at)
+    return SimpleNamespace(**of, content=content, position=position, event_date=at, update_ts=at)
 
 
 def values(rows: list[Any]) -> list[str]:

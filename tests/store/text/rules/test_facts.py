@@ -4,7 +4,8 @@ from store.text.rules import ExtractedFact, MessageText, Tier, TurnText, extract
 
 
 def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[ExtractedFact]:
-    return list(extract_turn(TurnText((MessageText(role, text, name),))).facts)
+    found = extract_turn(TurnText((MessageText(role, text, name),))).facts
+    return [fact for fact in found if not fact.denied]
 
 
 @pytest.mark.parametrize(

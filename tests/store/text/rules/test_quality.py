@@ -16,7 +16,7 @@ SETS = {"first": ("labelled.jsonl", "labelled_more.jsonl"), "blind": ("blind.jso
 AT_LEAST = {"first": 300, "blind": 100}
 HELD = {"first": (0.85, 0.75), "blind": (0.85, 0.75)}
 #: What this version of the rules finds in all the sets, as a digest.
-FOUND = {"rules-4": "f80492ce63ee9f3e4688e722e4a69bae13bc6cd49fa96b72cffd0ea39e766dfa"}
+FOUND = {"rules-5": "168851532466c64f2f6d216bd7189fa44a445d25719776ca7479026030848241"}
 Label = tuple[int, int, str]
 
 

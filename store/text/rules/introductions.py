@@ -1,0 +1,173 @@
+"""Finds names by which speakers introduce themselves: "I'm Kate.", "Ich heisse Petra.", "Call me Tess."."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from store.text.rules.addresses import mask_spans
+from store.text.rules.gazetteer import word_list
+from store.text.rules.repeated import find_repeated
+from store.text.rules.statements import is_stated
+from store.text.rules.vocabulary import (
+    everyday_words,
+    is_family_name,
+    is_given_name,
+    is_word,
+    known_places,
+    known_things,
+)
+
+#: Characters behind an opening in which a name stands.
+_LONGEST = 64
+_SPACE = r"[ \t\u00a0]{1,3}"
+_GAP = r"(?:-|[ \t\u00a0]{1,3})"
+
+
+def _compile(section: str) -> re.Pattern[str]:
+    listed = sorted(word_list("called", section), key=len, reverse=True)
+    phrases = "|".join(re.escape(one) for one in listed)
+    for written, read in ((r"\-", _GAP), ("'", "['\u2019]"), ("ss", "(?:ss|\u00df)")):
+        phrases = phrases.replace(written, read)
+    return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){_SPACE}(?=[^\W\d_])", re.IGNORECASE)
+
+
+_NAMED, _INTRODUCED = _compile("named"), _compile("introduced")
+_PARTICLE = r"(?:van|von|de|da|di|del|della|der|den|ten|ter|la|le|el|al|bin|ibn|dos|das|zu|y)"
+_NAME = re.compile(
+    rf"(?:(?:Dr|Prof|Mr|Mrs|Ms)\.?{_SPACE})?"
+    r"[^\W\d_](?:[^\W\d_]|['\u2019-](?=[^\W\d_])){0,31}"
+    rf"(?:{_SPACE}(?:{_PARTICLE}{_SPACE}){{0,2}}[^\W\d_a-z](?:[^\W\d_]|['\u2019-](?=[^\W\d_])){{0,31}}"
+    rf"|{_SPACE}[A-Z]\.(?={_SPACE}[A-Z])){{0,3}}"
+)
+_CALLS = re.compile(r"call|nenn|appel|chiam|llam|dicen|noem", re.IGNORECASE)
+_ENDS = re.compile(r"\s*(?:$|[.!,;:)\u2013\u2014\u2026\n\r\0-]|[^\w\s'\u2019?])")
+_GREETED = re.compile(
+    r"(?:^|[.!?,\n]\s*|\b)(?:hi|hello|hey|hallo|hoi|servus|moin|good \w{2,9}|greetings|bonjour|salut|hola|ciao"
+    r"|ol\u00e1|oi|guten \w{2,9}"
+    r"|gr\u00fc\u00df \w{2,6}|buenos \w{2,5}|buenas \w{2,6}|buongiorno|dag)(?: (?:there|all|everyone|everybody|alle"
+    r"|zusammen|a todos|\u00e0 tous|tutti))?\s*[,.!:\u2013\u2014-]*\s*$",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"(?:\bnot|n['\u2019]t|\bnever|\bnicht|\bne|\bno|\bnon|\bniet|\bn\u00e3o|\bstop)\s*$", re.IGNORECASE
+)
+_ALONE = re.compile(
+    r"(?i:this is|it['\u2019]s|it is|hier ist|hier spricht|ici)?\s{0,3}(?P<name>[^\W\d_a-z][^\W\d_]{1,31})"
+    r" (?i:here|speaking|hier|am apparat|\u00e0 l['\u2019]appareil)(?=\s*[.,!;:]|\s*$)"
+)
+# "Everyone calls me Kit", "you can call me Pedro": the clause begins before the opening.
+_CALLERS = re.compile(
+    r"(?:\b(?:everyone|everybody|people|they|you|we|friends?|family|colleagues|kids|alle|todos|tout le monde"
+    r"|my \w{1,20}|most people"
+    r"|can|may|could|should|might|feel free to|just|please|usually|always|also|to|do|mostly) ?){1,5}$",
+    re.IGNORECASE,
+)
+
+
+_OF_PLACE = re.compile(rf"{_SPACE}(?:de|von|van|da|di|del)(?:{_SPACE}(?:la|der|den))?{_SPACE}(\S+)$")
+_TITLES = frozenset({"dr", "prof", "mr", "mrs", "ms"})
+
+
+class Introduction(NamedTuple):
+    """A name that a speaker gives themselves, `start` to `end` in the text, and where its clause begins."""
+
+    clause: int
+    start: int
+    end: int
+
+
+def find_introductions(text: str, author: str | None = None) -> list[Introduction]:
+    """Return the names by which the author of a text introduces themselves, in the order of the text.
+
+    Not where the introduction is quoted, denied, supposed, asked or another's. Takes time in proportion to the text.
+    """
+    if next(_find_all(text), None) is None:
+        return []
+    own = mask_spans(text, find_repeated(text, author))
+    found = {one.start: one for one in _find_all(own) if _is_own(own, one)}
+    return [found[start] for start in sorted(found)]
+
+
+def _find_all(text: str) -> Iterator[Introduction]:
+    """Yield the names behind openings, whoever says them."""
+    for match in _NAMED.finditer(text):
+        if end := _end_of_name(text, match.end(), sure=True):
+            yield Introduction(match.start(), match.end(), end)
+    for match in _INTRODUCED.finditer(text):
+        greeted = _GREETED.search(text[max(0, match.start() - 48) : match.start()]) is not None
+        if end := _end_of_name(text, match.end(), sure=False, greeted=greeted):
+            yield Introduction(match.start(), match.end(), end)
+    for match in _ALONE.finditer(text):
+        low = match["name"].lower()
+        opens = not text[max(0, match.start() - 3) : match.start()].strip(" .!,\n")
+        if opens and match["name"][0].isupper() and is_given_name(low) and not is_word(low):
+            yield Introduction(match.start(), *match.span("name"))
+
+
+def _is_own(text: str, one: Introduction) -> bool:
+    """Return whether the author states an introduction of themselves."""
+    clause, start, end = one
+    before = text[max(0, clause - 48) : clause]
+    callers = _CALLERS.search(before) if _CALLS.search(text[clause:start]) else None
+    clause -= len(callers.group()) if callers else 0
+    if _NEGATED.search(text[max(0, clause - 12) : clause]):
+        return False
+    return is_stated(text, clause, start, end)
+
+
+def _end_of_name(text: str, start: int, *, sure: bool, greeted: bool = False) -> int:
+    """Return where the name that begins at `start` ends, 0 where there is none."""
+    match = _NAME.match(text, start, start + _LONGEST)
+    if match is None:
+        return 0
+    name = _cut_place(match.group())
+    words = name.lower().split()
+    after = text[start + len(name) : start + len(name) + 16]
+    if after[:1] in {"'", "\u2019"} or words[0] in word_list("called", "never") or name.endswith(("'s", "\u2019s")):
+        return 0
+    follows = _ENDS.match(after) is not None or _next_word(after) in word_list("called", "follows")
+    if sure:
+        fits = _may_be_given(name, words, follows=follows)
+    else:
+        fits = follows and _is_introduced(name, words, greeted=greeted)
+    return start + len(name) if fits else 0
+
+
+def _next_word(after: str) -> str:
+    return next(iter(after.split(maxsplit=1)), "").lower()
+
+
+def _cut_place(name: str) -> str:
+    """Return a name without the place behind it: "Paula" of "Paula de Madrid"."""
+    match = _OF_PLACE.search(name)
+    return name[: match.start()] if match and match[1].lower() in known_places() else name
+
+
+def _may_be_given(name: str, words: list[str], *, follows: bool) -> bool:
+    """Return whether the words behind "my name is" or "call me" may be a name."""
+    first = words[0]
+    if not name[0].isupper():
+        return follows and is_given_name(first) and not is_word(first)
+    return first.rstrip(".") in _TITLES or is_given_name(first) or not is_word(first)
+
+
+def _is_introduced(name: str, words: list[str], *, greeted: bool) -> bool:
+    """Return whether the words behind "I'm" are a name: a known given name or, in a greeting, any that is no word."""
+    first, *others = words
+    if not is_given_name(first):
+        told = greeted and name[0].isupper() and not first.endswith(_DEMONYMS)
+        return told and not is_word(first) and not _is_thing(words)
+    if others:
+        return name[0].isupper() and (not is_word(first) or not is_word(words[-1]) or is_family_name(words[-1]))
+    if first in word_list("called", "said"):
+        return False
+    if not name[0].isupper():
+        return len(first) >= len("kate") and not is_word(first) and first not in known_places()
+    return greeted or first not in everyday_words()
+
+
+def _is_thing(words: list[str]) -> bool:
+    return " ".join(words) in known_places() | known_things()
+
+
+_DEMONYMS = ("ian", "ean", "ese", "ish", "isch", "ano", "ana", "ense", "ais", "aise", "ien", "ienne")

@@ -1,0 +1,128 @@
+"""Denials end facts: in profiles, lists and recall at any moment, before and after the workers, and after a replay."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from producers.settings import ApiSettings
+from store.replay import verify_log
+from tests.producers.conftest import Tenant, World, broker_of, build
+from tests.producers.service.test_profiles import MARCH, profile, say, worked_through
+from tests.servers import TestPostgres, TestValkey
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def quiet(fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[World]:
+    """An API whose stages have nobody else's work."""
+    made = build(fresh_database, broker_of(valkey.url, f"denials-{uuid4().hex}"), settings=ApiSettings())
+    yield made
+    await made.close()
+
+
+async def told(tenant: Tenant, **asked: Any) -> set[str]:
+    return {fact["text"] for fact in (await profile(tenant, **asked))["facts"]}
+
+
+async def recalled(tenant: Tenant, query: str, **asked: Any) -> set[str]:
+    reply = await tenant.http.post("/api/v1/recall", json={"query": query, "k": 20, "kinds": ["world"], **asked})
+    assert reply.status_code == 200, reply.text
+    return {one["text"] for one in reply.json()["results"]}
+
+
+async def listed(tenant: Tenant) -> set[str]:
+    found = (await tenant.http.get("/api/v1/units", params={"limit": 1000})).json()
+    return {one["text"] for one in found["units"] if one["origin"] == "extraction"}
+
+
+PAIRS = {
+    "I work at Nordwind.": "I no longer work at Nordwind.",
+    "I live in Bonn.": "I don't live in Bonn any more.",
+    "I'm vegetarian.": "I'm not vegetarian any more.",
+    "I'm allergic to nuts.": "I'm not allergic to nuts after all.",
+    "I like golf.": "I don't like golf any more.",
+    "My name is Ana.": "My name is not Ana, it is Anna.",
+    "I play the cello.": "I stopped playing the cello.",
+    "My dentist is Dr. Nys.": "My dentist is no longer Dr. Nys.",
+}
+
+
+@pytest.mark.parametrize("worked", [True, False])
+async def test_a_denial_ends_the_fact_in_every_answer(quiet: World, *, worked: bool) -> None:
+    ana = await quiet.tenant()
+    await say(ana, *PAIRS, name="Kim")
+    if worked:
+        await worked_through(quiet)
+    before = await told(ana, name="Kim")
+    assert len(before) == len(PAIRS)
+    await say(ana, *PAIRS.values(), day=30, name="Kim")
+    if worked:
+        await worked_through(quiet)
+    assert await told(ana, name="Kim") == {"Kim dislikes golf.", "Kim's name is Anna."}
+    assert await listed(ana) == before | {"Kim dislikes golf.", "Kim's name is Anna."}
+
+
+async def test_what_was_denied_holds_as_of_the_time_before(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I work at Nordwind.", "I no longer work at Nordwind.", "I live in Porto.", name="Kim")
+    await worked_through(quiet)
+    asked = "Where does Kim work, at Nordwind?"
+    assert "Kim works at Nordwind." not in await recalled(ana, asked)
+    assert "Kim works at Nordwind." in await recalled(ana, asked, as_of=(MARCH + timedelta(hours=1)).isoformat())
+    assert not any("has left" in text for text in await recalled(ana, asked))
+    [former] = [one for one in (await profile(ana, name="Kim", history="true"))["facts"] if one["key"] == "employer"]
+    assert (former["value"], former["since"][:10], former["until"][:10]) == ("Nordwind", "2026-03-01", "2026-03-02")
+    denial = (await ana.http.get(f"/api/v1/units/{former['superseded_by']}")).json()
+    assert denial["text"] == "Kim has left Nordwind."
+
+
+async def test_a_denial_of_another_value_ends_nothing_and_what_is_said_again_holds_again(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I live in Bonn.", "I live in Porto.", "I don't live in Bonn any more.", name="Kim")
+    await worked_through(quiet)
+    assert await told(ana, name="Kim") == {"Kim lives in Porto."}
+    await say(ana, "I don't live in Porto any more.", "I live in Porto.", day=5, name="Kim")
+    await worked_through(quiet)
+    [home] = (await profile(ana, name="Kim", history="true"))["facts"]
+    assert (home["value"], home["since"][:10], home["until"]) == ("Porto", "2026-03-07", None)
+
+
+async def test_a_denial_that_is_forgotten_ends_nothing(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I'm vegan.", "I'm no longer vegan.", name="Kim")
+    await worked_through(quiet)
+    assert await told(ana, name="Kim") == set()
+    [former] = (await profile(ana, name="Kim", history="true"))["facts"]
+    denial = former["superseded_by"]
+    assert (await ana.http.delete(f"/api/v1/units/{denial}")).status_code == 204
+    await worked_through(quiet)
+    assert await told(ana, name="Kim") == {"Kim is vegan."}
+
+
+@pytest.mark.law("L5")
+async def test_denials_are_replayed_to_the_same_rows(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, *PAIRS, *PAIRS.values(), *PAIRS, "I don't live in Oslo any more.", name="Kim")
+    await worked_through(quiet)
+    report = await verify_log(quiet.postgres.owner_url)
+    assert report.equal
+    assert [one.name for one in report.derived if not one.equal and one.name != "vectors"] == []
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=10), timedelta(days=365)])
+@pytest.mark.parametrize("worked", [True, False])
+async def test_a_fact_dated_ahead_is_replaced_by_what_is_said_later(
+    quiet: World, ahead: timedelta, *, worked: bool
+) -> None:
+    ana = await quiet.tenant()
+    for words, later in (("I live in Bergen.", ahead), ("I live in Oslo.", timedelta())):
+        at = datetime.now(UTC) + later
+        message = {"role": "user", "content": words, "name": "Kim"}
+        turn = {"session_id": "s", "turn_id": uuid4().hex, "occurred_at": at.isoformat(), "messages": [message]}
+        assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+        if worked:
+            await worked_through(quiet)
+    assert await told(ana, name="Kim") == {"Kim lives in Oslo."}

@@ -1,0 +1,72 @@
+"""What a message states of its author, what it denies, and what it only asks, supposes, repeats or quotes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.text.rules import MessageText
+from store.text.rules.facts import find_facts
+from store.text.rules.repeated import find_repeated
+from tests.figures import FIGURE
+from tests.growth import grows_with_its_text
+
+#: One sentence a line and what it states: `fact id=value`, with `!` what it denies.
+SENTENCES = Path(__file__).with_name("statements.tsv")
+LEAST, PRECISION, RECALL = 400, 0.97, 0.95
+
+
+def read_labels() -> list[tuple[str, set[str]]]:
+    rows = (line.partition("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines())
+    return [
+        (said.replace("\\n", "\n"), {one.strip() for one in wanted.split(";") if one.strip()})
+        for said, _, wanted in rows
+    ]
+
+
+def stated(text: str, name: str | None = None) -> set[str]:
+    found = find_facts(MessageText("user", text, name), 0)
+    return {f"{'!' if one.denied else ''}{one.fact_id}={one.value}" for one in found}
+
+
+def test_only_what_is_stated_or_denied_is_found(record_property: Callable[[str, object], None]) -> None:
+    rows = read_labels()
+    assert len(rows) >= LEAST
+    assert len({said for said, _ in rows}) == len(rows)
+    found = [(wanted, stated(said)) for said, wanted in rows]
+    right = sum(len(wanted & ours) for wanted, ours in found)
+    precision = right / sum(len(ours) for _, ours in found)
+    recall = right / sum(len(wanted) for wanted, _ in found)
+    record_property(FIGURE, f"statements: precision {precision:.3f}, recall {recall:.3f} on {len(rows)} sentences")
+    assert precision >= PRECISION
+    assert recall >= RECALL
+
+
+def test_a_line_with_the_authors_own_name_is_the_authors() -> None:
+    assert stated("Ann: I live in Bonn.", "Ann") == {"user_home=Bonn"}
+    assert stated("Kim: I live in Bonn.", "Ann") == set()
+
+
+def test_a_letter_that_another_person_signed_is_not_the_authors() -> None:
+    letter = "Hi Ann,\n\nI moved to Rome last week.\n\nBest regards,\nKim"
+    assert stated(letter) == stated(letter, "Bo") == set()
+    assert stated(letter, "Kim") == {"user_home=Rome"}
+
+
+def test_what_stands_beside_a_quotation_is_the_authors() -> None:
+    assert stated("```\nI live in Rome\n```\nI live in Bonn.") == {"user_home=Bonn"}
+    assert stated("> I live in Rome\n\nI live in Bonn.") == {"user_home=Bonn"}
+    assert stated('Rewrite this: "I live in Rome". I live in Bonn.') == {"user_home=Bonn"}
+
+
+PIECES = (
+    *('"a ', " 'a", "<a>", "<code>", "[quote]", "Kim: I\n", "text: ", "On a wrote:\n", "aError:", "I like "),
+    *("\u201e", "    a\n\n", "translate x ", "-a\n+b\n", "pretend ", "said: ", "Hi Kim,\n", "a_b: x\n"),
+    *("i no longer work at ", "not and I like x "),
+)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    assert grows_with_its_text(find_repeated, piece)
+    assert grows_with_its_text(lambda text: find_facts(MessageText("user", f"{text} I like it"), 0), piece)
