@@ -80,17 +80,6 @@ async def test_a_profile_tells_what_holds_since_when_and_where_it_was_said(quiet
     assert "Lisbon" in {one["name"] for one in found["beside"]}
 
 
-async def test_a_name_with_either_apostrophe_is_one_person(quiet: World) -> None:
-    ana = await quiet.tenant()
-    await say(ana, "I live in Porto.", name="Nora O'Brien")
-    await say(ana, "I moved to Lisbon.", day=1, name="Nora O\u2019Brien")
-    for done in (False, True):
-        if done:
-            await worked_through(quiet)
-        for name in ("Nora O'Brien", "nora o\u2019brien", "NORA O\u02bcBRIEN"):
-            assert values(await profile(ana, name=name)) == [("home", "Lisbon")]
-
-
 async def test_what_was_replaced_is_left_out_or_told_as_history(quiet: World) -> None:
     ana = await quiet.tenant()
     await say(ana, "I live in Porto.", "I moved to Lisbon.", "I live in Porto.", name="Ana")

@@ -143,9 +143,12 @@ class Play:
         self.waiting.append(turn)
 
     async def denial(self, kind: int, when: int) -> None:
-        await self.fact(kind, when, denied="true")
+        await self.state(kind, when, denied="true")
 
-    async def fact(self, kind: int, when: int, **more: str) -> None:
+    async def fact(self, kind: int, when: int) -> None:
+        await self.state(kind, when)
+
+    async def state(self, kind: int, when: int, **more: str) -> None:
         """State a fact in the newest turn, if its projection has not been made."""
         if not self.waiting:
             return

@@ -98,7 +98,7 @@ FORMS: dict[str, list[tuple[str, str, int]]] = {
         ("https://a.blob.core.windows.net/c?sv=2022-11-02&se=2026&sig={}%3D", ALNUM, 43),
         ("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKey={}=", BASE64, 43),
     ],
-    "AWS_SESSION_TOKEN": [("AWS_SESSION_TOKEN=IQoJb3JpZ2lu{}", BASE64, 300), ("FwoGZXIvYXdz{}", BASE64, 200)],
+    "AWS_SESSION_TOKEN": [("it is IQoJb3JpZ2lu{}", BASE64, 300), ("FwoGZXIvYXdz{}", BASE64, 200)],
     "PYPI_TOKEN": [("pypi-AgEIcHlwaS5vcmc{}", URL64, 150)],
     "DIGITALOCEAN_TOKEN": [("dop_v1_{}", HEX, 64)],
     "SENDGRID_KEY": [("SG.ngeVfQFYQlKU0ufo8x5d1A.{}", URL64, 43)],
