@@ -9,8 +9,8 @@ from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, Attacker
 
 Send = Callable[[Attacker], Awaitable[None]]
 
-#: A refusal with the service's error body: 4xx, or 503 for a temporary refusal.
-TYPED_REFUSAL = re.compile(r"4\d\d [A-Z_]+|503 UNAVAILABLE")
+#: A refusal with the service's error body (MCP's has a number): 4xx, or 503 for a temporary refusal.
+TYPED_REFUSAL = re.compile(r"4\d\d (?:[A-Z_]+|-\d+)|503 UNAVAILABLE")
 TAKEN = re.compile(r"20[0124]")
 #: Answers of the HTTP server itself, before the application sees the request; the error body is optional.
 CUT_OFF = re.compile(r"(?:400|408|413|414|429|431|503)(?: [A-Z_]+)?")
