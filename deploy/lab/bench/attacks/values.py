@@ -6,8 +6,8 @@ from typing import Any
 from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 
-#: Values of a body of 1.2 MB, and items of a history just within the limit of values.
-MANY, ITEMS = 600_000, 10_000
+#: Values of a body of 1.8 MB, in UTF-8 and in UTF-16, and items of a history just within the limit of values.
+MANY, MANY_IN_UTF16, ITEMS = 600_000, 400_000, 10_000
 LANES, MOST = 4, 24
 
 
@@ -27,7 +27,7 @@ async def _send_mcp_meta(attacker: Attacker) -> None:
 
 
 async def _send_utf16_values(attacker: Attacker) -> None:
-    body = json.dumps({"turns": [0] * MANY}).encode("utf-16")
+    body = json.dumps({"turns": [0] * MANY_IN_UTF16}, separators=(",", ":")).encode("utf-16")
     await attacker.keep_at(LANES, lambda: attacker.call("POST", "/api/v1/turns:batch", body), most=MOST)
 
 
@@ -52,7 +52,7 @@ async def _complete_with_history(attacker: Attacker) -> None:
 ATTACKS = (
     Attack("mcp_values", "24 calls of a tool with 600,000 values", RequiredEnding.BE_REFUSED, _send_mcp_values),
     Attack("mcp_meta", "24 calls of a tool with 600,000 values in _meta", RequiredEnding.BE_REFUSED, _send_mcp_meta),
-    Attack("utf16_values", "24 batches of 600,000 values in UTF-16", RequiredEnding.BE_REFUSED, _send_utf16_values),
+    Attack("utf16_values", "24 batches of 400,000 values in UTF-16", RequiredEnding.BE_REFUSED, _send_utf16_values),
     Attack(
         "history_before",
         "24 prepared turns that bring a history of 10,000 items",
