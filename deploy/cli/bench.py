@@ -20,6 +20,7 @@ from deploy.cli.quality import (
     LongOption,
     QualityFlag,
     QualityOptions,
+    SetOption,
     StackOption,
     TokensOption,
 )
@@ -73,6 +74,7 @@ def bench_command(
     *,
     quality: Annotated[bool, QualityFlag] = False,
     kind: Annotated[str, FormatOption] = "",
+    more: Annotated[list[str] | None, SetOption] = None,
     stack: Annotated[Path | None, StackOption] = None,
     ablate: Annotated[bool, AblateFlag] = False,
     long: Annotated[int, LongOption] = 0,
@@ -112,13 +114,14 @@ def bench_command(
     `recall --quality --data FILE --format locomo|longmemeval|beam|agents|tool-output|lists`:
     store the dialogues of a file, ask their questions, and print the share of evidence among the first results, and
     how often `evidence` flags answerable questions, questions about the wrong person, with a swapped name, and of
-    another dialogue. `--tokens 2000` adds the share of evidence in an answer of that size, `--ablate` each arm and
-    rule disabled in turn, `--long 6` six consecutive messages joined into one.
+    another dialogue. `--set FORMAT=PATH`, repeated, measures several sets and prints their mean. `--tokens 2000` adds
+    the share of evidence in an answer of that size, `--ablate` each arm and rule disabled in turn, `--long 6` six
+    consecutive messages joined into one.
 
     **Example:** `afterturn bench pipeline --json`
     """
     if quality and name == "recall":
-        measure_quality(QualityOptions(data, kind, stack, ablate, long, tokens), as_json=as_json)
+        measure_quality(QualityOptions(data, kind, stack, ablate, long, tokens, more or ()), as_json=as_json)
         return
     if name not in BENCHES:
         raise exit_with(f"no such bench: {list_bench_names()}", 2)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import typer
@@ -32,8 +33,9 @@ FLAGS = ("one_speaker", "other_speaker", "on_topic")
 class QualityOptions:
     """The options of the command; `stack` is a running stack's data folder.
 
-    `long`: also measure with this many consecutive messages joined to one (0: do not). `tokens`: also ask for answers
-    of this size in tokens (0: do not).
+    `more` are further sets, as FORMAT=PATH, that are measured beside `file` in the same run. `long`: also measure with
+    this many consecutive messages joined to one (0: do not). `tokens`: also ask for answers of this size in tokens (0:
+    do not).
     """
 
     file: Path | None
@@ -42,17 +44,27 @@ class QualityOptions:
     ablate: bool
     long: int = 0
     tokens: int = 0
+    more: Sequence[str] = ()
+
+    def list_sets(self) -> Mapping[str, tuple[Path, str]]:
+        """Return path and format of each set by its name. Raises UnreadableData for what is no FORMAT=PATH."""
+        alone = [f"{self.kind}={self.file or ''}"] if self.file is not None or not self.more else []
+        told = [one.partition("=") for one in (*alone, *self.more)]
+        if any(not path or kind not in FORMATS for kind, _, path in told):
+            raise UnreadableData(f"--quality needs --data FILE --format F or --set F=FILE; F: {'|'.join(FORMATS)}")
+        return {f"{kind} {Path(path).stem}": (Path(path), kind) for kind, _, path in told}
 
 
 def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
     """Measure recall quality and print the figures; exits 2 when the data or the stack cannot be used."""
-    if options.file is None or options.kind not in FORMATS:
-        raise exit_with(f"--quality needs --data FILE and --format {'|'.join(FORMATS)}", 2)
     try:
-        dialogues = read_dialogues(options.file, options.kind)
-        variants = {"": dialogues}
-        if options.long:
-            variants[f"messages of {options.long}"] = [join_messages(one, options.long) for one in dialogues]
+        variants: dict[str, Sequence[Dialogue]] = {}
+        for name, (file, kind) in options.list_sets().items():
+            variants[name] = dialogues = read_dialogues(file, kind)
+            if options.long:
+                variants[f"{name}, messages of {options.long}"] = [
+                    join_messages(one, options.long) for one in dialogues
+                ]
         with _open_stack(options.stack) as stack:
             found = {name: _measure_dialogues(stack, told, options) for name, told in variants.items()}
     except UnreadableData as error:
@@ -65,6 +77,8 @@ def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
         return
     for name, one in found.items():
         _print_report(name, one)
+    if len(found) > 1:
+        create_console().print(_build_sets_table(found))
 
 
 def _measure_dialogues(stack: Stack, dialogues: Sequence[Dialogue], options: QualityOptions) -> QualityReport:
@@ -135,6 +149,19 @@ def _build_ablation_table(found: QualityReport) -> ResultTable:
     return table
 
 
+def _build_sets_table(found: Mapping[str, QualityReport]) -> ResultTable:
+    """Return a table of all sets, and the means of their figures, in which each set counts the same."""
+    table = ResultTable("set", "questions", *NAMES)
+    rows = {name: one.figures[-1] for name, one in found.items()}
+    for name, row in rows.items():
+        table.add_row(name, str(row.questions), *(f"{row.means[figure]:.3f}" for figure in NAMES))
+    means = (fmean(row.means[figure] for row in rows.values()) for figure in NAMES)
+    table.add_row(
+        "mean of the sets", str(sum(row.questions for row in rows.values())), *(f"{one:.3f}" for one in means)
+    )
+    return table
+
+
 def _build_table(title: str, found: QualityReport) -> ResultTable:
     within = [f"within {found.tokens} tokens", "all of it"] if found.tokens else []
     table = ResultTable(title, "questions", *NAMES, *within)
@@ -145,6 +172,9 @@ def _build_table(title: str, found: QualityReport) -> ResultTable:
 
 QualityFlag = typer.Option("--quality", help="`recall`: measure recall quality on your own data (--data FILE).")
 FormatOption = typer.Option("--format", help=f"Format of FILE: {', '.join(FORMATS)}.")
+SetOption = typer.Option(
+    "--set", metavar="FORMAT=PATH", help="`--quality`: also measure this set; repeat it for several sets."
+)
 StackOption = typer.Option(metavar="DIR", help="`--quality`: the running stack's data folder.")
 LongOption = typer.Option("--long", metavar="N", help="`--quality`: also with N consecutive messages joined into one.")
 TokensOption = typer.Option(

@@ -20,6 +20,9 @@ LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single
 BEAM_LEFT_OUT = {"abstention", "summarization", "instruction_following"}
 BEAM_BEGINS = datetime(2024, 1, 1, tzinfo=UTC)
 
+#: Characters of a message of BEAM that are stored, the first: one has 348 kB, more than the service takes.
+BEAM_CHARACTERS = 200_000
+
 #: Text that replaces a blank message, which memory would refuse; so later messages keep their numbers.
 BLANK = "(no text)"
 
@@ -120,7 +123,7 @@ def _read_beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[Dialog
         for nth, message in enumerate(messages):
             if message.get("time_anchor"):
                 day = _parse_anchor(message["time_anchor"]) or day
-            text = _MARKS.sub("", message["content"]).strip() or BLANK
+            text = _MARKS.sub("", message["content"]).strip()[:BEAM_CHARACTERS] or BLANK
             session = f"B{batch.get('batch_number')}"
             yield DialogueMessage(
                 f"M{message['id']}", session, _map_role(message["role"]), None, text, day + nth * STEP
