@@ -132,9 +132,9 @@ FAULTS = (
         law="L2",
         fault="a published turn that is delivered again is another turn",
         file="producers/queue/acceptance.py",
-        before="            await self.memory.intake.add_turn(self.grant, published.body)\n",
+        before="            await self.memory.intake.add_turn(self.grant, published.body, published.offered_at)\n",
         after='            body = {**published.body, "turn_id": str(__import__("uuid").uuid4())}\n'
-        "            await self.memory.intake.add_turn(self.grant, body)\n",
+        "            await self.memory.intake.add_turn(self.grant, body, published.offered_at)\n",
         held_by="tests/producers/queue/test_acceptance.py",
         tests=("test_a_message_that_is_delivered_again_is_one_turn_and_another_body_is_rejected",),
     ),
