@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0.1.0_0022"
-down_revision = "0.1.0_0021"
+revision = "0.1.0_0023"
+down_revision = "0.1.0_0022"
 
 
 def upgrade() -> None:
