@@ -134,8 +134,8 @@ class EmbeddingSettings(BaseModel):
 
     provider: Provider = Field(
         default=Provider.LOCAL,
-        description="where vectors are made: `local` (the bundled model) or `remote` (an OpenAI-compatible service); "
-        "after a change run `afterturn embed`",
+        description="where vectors are made: `local` (the bundled model, which understands English alone) or `remote` "
+        "(an OpenAI-compatible service, say with a multilingual model); after a change run `afterturn embed`",
     )
     remote: RemoteSettings = Field(default_factory=RemoteSettings)
     variant: Variant = Field(

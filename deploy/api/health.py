@@ -38,19 +38,29 @@ class ApiHealth:
         settings: HealthSettings,
         *,
         data: Path,
+        missing_model: Callable[[], str] = str,
     ) -> None:
-        """Check these parts; each of `models` returns why it cannot answer, or ''; `data` is the data folder."""
+        """Check these parts; each of `models` returns why it cannot answer, or ''; `data` is the data folder.
+
+        `missing_model` returns why the sentence model can never be loaded as the process is installed, or ''.
+        """
         self._database = database
         self._notifier = notifier
         self._counts = counts
         self._models = models
         self._settings = settings
         self._data = data
+        self._missing_model = missing_model
 
     async def ready(self) -> Readiness:
-        """Return what fails and what is degraded: the database alone makes the API fail, the other parts degrade it."""
+        """Return what fails and what is degraded.
+
+        The database, and a sentence model that is not installed, make the API fail; the other parts degrade it.
+        """
         if wrong := await _probe_in_time(self._database_wrong):
             return Readiness(failing={"database": wrong})
+        if missing := self._missing_model():
+            return Readiness(failing={"embedding": missing})
         degraded = [f"broker: {wrong}"] if (wrong := await _probe_in_time(self._broker_wrong)) else []
         degraded += [f"{name}: {wrong}" for name, model in self._models.items() if (wrong := model())]
         if short := await asyncio.to_thread(describe_shortage, self._data, self._settings):

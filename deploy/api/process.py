@@ -36,7 +36,7 @@ from deploy.observability.loop_lag import measure_loop_lag
 from deploy.observability.metrics import Exposition, LedgerCounts
 from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
-from embeddings.errors import EmbeddingError
+from embeddings.errors import EmbeddingError, ModelMissing
 from embeddings.prompt_tokens import choose_counter
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -155,7 +155,15 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
     return create_app(
         MemoryFacade(_build_dependencies(settings, owned), settings.api),
         keys,
-        ApiHealth(owned.database, owned.notifier, counts, looks, settings.health, data=settings.data),
+        ApiHealth(
+            owned.database,
+            owned.notifier,
+            counts,
+            looks,
+            settings.health,
+            data=settings.data,
+            missing_model=owned.embedder_loading.missing,
+        ),
         Exposition(settings.metrics_dir, counts, settings.health, settings.data, owned.notifier.read_used_bytes),
         settings.api,
         recorder=owned.recorder,
@@ -319,6 +327,11 @@ class _BackgroundModel:
         self._model = model
         self._what = what
         self._wrong = f"{what} is being loaded" if model is not None else ""
+        self._missing = ""
+
+    def missing(self) -> str:
+        """Return why it can never be loaded as this process is installed, or ''."""
+        return self._missing
 
     def wrong(self) -> str:
         return self._wrong
@@ -333,6 +346,7 @@ class _BackgroundModel:
             await self._model.load()
         except EmbeddingError as error:
             self._wrong = type(error).__name__
+            self._missing = self._wrong if isinstance(error, ModelMissing) else ""
             log.error("model_unusable", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
         else:
             self._wrong = ""

@@ -71,7 +71,11 @@ COMMANDS: Mapping[str, Command] = {
     "banks": Command("deploy.cli.lists:banks_app", "Memory", "List and show the banks that the key reaches."),
     "sessions": Command("deploy.cli.lists:sessions_app", "Memory", "List and show the sessions of a bank."),
     "turns": Command("deploy.cli.lists:turns_app", "Memory", "List and show the turns of a session."),
-    "units": Command("deploy.cli.lists:units_app", "Memory", "List what a bank holds: messages, facts, pieces."),
+    "units": Command(
+        "deploy.cli.lists:units_app",
+        "Memory",
+        "List and show the units of a bank: messages, facts, documents' pieces.",
+    ),
     "users": Command("deploy.cli.lists:users_app", "Memory", "List and show the users that the key reaches."),
     "bank": Command(
         "deploy.cli.bank:bank_app",

