@@ -180,7 +180,7 @@ COMMANDS: Mapping[str, Command] = {
     "erase": Command(
         "deploy.cli.erase:erase_app",
         "Data",
-        "Erase a unit, session, user or bank permanently, with a receipt of what was and was not reached.",
+        "Erase a user, a bank, or something in it permanently, with a receipt of what was and was not reached.",
     ),
     "generate": Command(
         "deploy.cli.generate:generate_command",
