@@ -80,12 +80,12 @@ class GatewayFailure(WireModel):
 class HandledHit(WireModel):
     """One result of a gateway."""
 
-    id: str | None
-    text: str
-    score: float | None
-    session_id: str | None
-    source_scope: str | None
-    resource_uri: str | None
+    id: str | None = Field(description="the gateway's own id")
+    text: str = Field(description="text of the result")
+    score: float | None = Field(description="the gateway's score")
+    session_id: str | None = Field(description="session that it is from, by the gateway's id")
+    source_scope: str | None = Field(description="scope in which it was found")
+    resource_uri: str | None = Field(description="resource that it is from")
     handle: int = Field(description="number of its line in `reference`")
 
 

@@ -31,7 +31,8 @@ class TrialReply:
         """Return the JSON value of the body, None without one; for an MCP tool call, the tool's result."""
         value = orjson.loads(self.body) if self.body else None
         if isinstance(value, dict) and "jsonrpc" in value and "result" in value:
-            return orjson.loads(value["result"]["content"][0]["text"])
+            result = value["result"]
+            return result.get("structuredContent") or orjson.loads(result["content"][0]["text"])
         return value
 
     @property

@@ -61,7 +61,7 @@ def test_an_answer_that_is_cut_says_so_and_keeps_the_best() -> None:
     assert 5 < len(kept) < 50
     assert told["truncated"] is True
     assert told["note"].startswith(f"{len(kept)} of 50 results: an answer has at most 100000 bytes")
-    assert f"t{len(kept) - 1}" in told["reference"]["content"]
+    assert f"\n[{len(kept)}] " in told["reference"]["content"]
     assert f'"t{len(kept)}"' not in told["reference"]["content"]
 
 

@@ -35,9 +35,7 @@ NOT_CALLED = {
     },
 }
 #: Models that are values of other packages, which say in their own words what their fields mean.
-OTHERS = frozenset(
-    {"ArmScore", "CooccurringEntity", "Directive", "Explanation", "GatewayHit", "Reflection", "SentTexts"}
-)
+OTHERS = frozenset({"ArmScore", "CooccurringEntity", "Directive", "Explanation", "Reflection", "SentTexts"})
 HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (
@@ -231,7 +229,7 @@ async def call_turns_and_recall(call: Caller, turn: dict[str, Any]) -> None:
     place = {"session_id": "monday", "turn_id": "2"}
     await call(200, "POST", f"{V1}/turns/before", {**place, "current_input": [item]})
     await call(200, "POST", f"{V1}/turns/after", {**place, "input_items": [item]})
-    question = {"query": "Lisbon", "explain": True}
+    question = {"query": "Lisbon", "k": 5, "explain": True}
     found = await call(200, "POST", f"{V1}/recall", question)
     call.ids["unit"], call.ids["other"] = (one["unit_id"] for one in found["results"][:2])
     job = await call(202, "POST", f"{V1}/recall/jobs", question)

@@ -269,10 +269,10 @@ async def test_a_long_message_comes_back_whole(memory: Memory) -> None:
 
 async def test_a_budget_of_tokens_is_kept(memory: Memory) -> None:
     await memory.say(*CHATTER)
-    found = await memory.texts("the printer toner on the third floor", max_tokens=120)
-    assert found[0] == CHATTER[0]
-    assert 0 < len(found) < len(CHATTER)
-    assert sum(len(text) / 4 for text in found) <= 120
+    answer = await memory.ask("the printer toner on the third floor", max_tokens=100)
+    assert answer.items[0].text == CHATTER[0]
+    assert 0 < len(answer.items) < len(CHATTER)
+    assert answer.tokens <= 100
 
 
 async def test_the_model_reads_a_question_as_the_speaker_it_names_would_put_it(memory: Memory) -> None:
