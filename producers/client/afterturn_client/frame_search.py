@@ -128,9 +128,12 @@ def find_frames(text: str) -> list[tuple[int, int]]:
     spans = [found.span() for found in _OWN_FORM.finditer(text) if _is_ours(found[1] or found[3], found[2] or found[4])]
     found = [one for view in read_views(text) for one in _find_in_view(text, view, spans)]
     # What is a whole frame in one view may look like a part of one in a view that still has its escapes.
-    for _, start, end in sorted(found, key=lambda one: one[0]):
+    for tags, start, end in sorted(found, key=lambda one: one[0]):
         at = bisect_left(spans, (start, end))
-        if not (at and spans[at - 1][1] > start) and not (at < len(spans) and spans[at][0] < end):
+        if at and spans[at - 1][0] == start and tags == ONE_TAG:
+            # A closing tag that only another view shows is the text of an item.
+            spans[at - 1] = start, end
+        elif not (at and spans[at - 1][1] > start) and not (at < len(spans) and spans[at][0] < end):
             spans.insert(at, (start, end))
     return _merge_spans([*spans, *_find_encoded(text), *_find_beginning(text)])
 
@@ -140,7 +143,8 @@ def find_marks(text: str) -> list[int]:
 
     An underscore there disarms the mark.
     """
-    if not any(mark in fold_letters(text) for mark in "[=:") and _HIDDEN_LETTERS.search(text) is None:
+    low = fold_letters(text)
+    if not any(sign in low for sign in "[=:%&\\"):
         return []
     found = ((view, mark) for view in read_views(text) for mark in _MARK.finditer(view.text))
     return sorted({view.starts[max(mark.start(1), mark.start(2))] for view, mark in found})

@@ -284,7 +284,7 @@ async def call_banks_and_erasures(call: Caller) -> None:
     await call(201, "POST", f"{V1}/banks", {"bank": ".."})
     await call(200, "PATCH", f"{V1}/banks", {"language": "de"}, bank="..")
     await call(404, "PATCH", f"{V1}/banks/nowhere", {"language": "en"})
-    found = await call(200, "POST", f"{V1}/recall", {"query": "fly"})
+    found = await call(200, "POST", f"{V1}/recall", {"query": "fly", "k": 5})
     units = [one["unit_id"] for one in found["results"]]
     await call(200, "DELETE", f"{V1}/units/{units[0]}", erase=True)
     await call(204, "DELETE", f"{V1}/units/{units[1]}")
