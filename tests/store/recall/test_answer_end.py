@@ -1,0 +1,60 @@
+"""An answer of an open size ends where it stops helping."""
+
+from uuid import UUID
+
+import pytest
+
+from store.recall.answer_end import acknowledges, select_helpful
+from store.recall.pool import Candidate
+from store.recall.question import parse_question
+from store.recall.settings import EndSettings
+from store.recall.short_questions import split_questions
+from tests.store.conftest import NOON
+
+QUESTION = parse_question("Where does the spare key hang?")
+
+
+def select(*said: tuple[str, float], pinned: int | None = None, settings: EndSettings | None = None) -> list[int]:
+    """Return the places of what an answer holds of these texts with their scores."""
+    units = [
+        Candidate(
+            UUID(int=n), "experience", text, True, None, "s", "t", None, "user", None, NOON, (), pinned=n == pinned
+        )
+        for n, (text, _) in enumerate(said)
+    ]
+    ranked = [(unit, split_questions(unit.text), score) for unit, (_, score) in zip(units, said, strict=True)]
+    return select_helpful(ranked, QUESTION, settings or EndSettings())
+
+
+def test_it_ends_at_the_drop_of_scores_and_at_the_floor() -> None:
+    said = ("behind the fuse box", 1.0), ("in the shed", 0.31), ("on the boat", 0.29), ("x y z", 0.05)
+    assert select(*said) == [0, 1]
+    assert select(*said, settings=EndSettings(share=0, floor=0)) == [0, 1, 2, 3]
+    assert select(("a guess", 0.09)) == []
+    assert select(*said, pinned=3) == [0, 1, 3]
+
+
+def test_acknowledgements_and_echoes_are_never_in_it() -> None:
+    said = ("Where does the spare key hang?", 1.5), ("Noted.", 1.2), ("It hangs behind the fuse box.", 1.0)
+    assert select(*said) == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Noted.",
+        "Thanks, that's all for today.",
+        "OK!",
+        "Danke, alles klar.",
+        "\u041f\u043e\u043d\u044f\u043b, \u0441\u043f\u0430\u0441\u0438\u0431\u043e",
+    ],
+)
+def test_thanks_and_receipts_acknowledge(text: str) -> None:
+    assert acknowledges(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Noted: 95 euros from July.", "Yes, on Friday.", "Great work by Jonas!", "Good old Rex"]
+)
+def test_what_tells_something_is_no_acknowledgement(text: str) -> None:
+    assert not acknowledges(text)
