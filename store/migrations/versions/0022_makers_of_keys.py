@@ -1,4 +1,7 @@
-"""That an operator's key may make tenants' keys, which read content, is a right of its own."""
+"""That an operator's key may make tenants' keys, which read content, is a right of its own.
+
+Code of before calls find_operator_key, which stays for a release.
+"""
 
 from alembic import op
 
