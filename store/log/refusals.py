@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import orjson
+from asyncpg.exceptions import PostgresError
 from sqlalchemy.exc import DBAPIError
 
 from store.authority import refusal_of_call
@@ -30,6 +31,9 @@ def translate_refusals() -> Iterator[None]:
         yield
     except DBAPIError as error:
         if (refused := _parse_refusal(error.orig.__cause__ if error.orig else None)) is None:
+            raise
+    except PostgresError as error:
+        if (refused := _parse_refusal(error)) is None:
             raise
     else:
         return

@@ -22,6 +22,7 @@ from store.database import Database
 from store.driver_rows import DriverRow
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
+from store.log.refusals import translate_refusals
 from store.memory.memories import Memories, NewMemory
 from store.memory.offered_turns import OfferedTurn
 from store.memory.turn_writes import append_arguments, authorities_of
@@ -172,7 +173,8 @@ class PluginMemories:
             [(outcomes, positions)] = await self._database.fetch(APPEND, *arguments)
             return list(zip(outcomes, positions, strict=True))
 
-        found = dict(zip(once, await retry_on_quota(write), strict=True))
+        with translate_refusals():
+            found = dict(zip(once, await retry_on_quota(write), strict=True))
         return [found.get(n, ("busy", None)) for n in range(len(offered))]
 
     async def _replace_vector(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Update, Uuid, and_, any_, bindparam, delete, func, select, true, update
+from sqlalchemy import ARRAY, Executable, Update, Uuid, and_, any_, bindparam, delete, func, select, true, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,8 +16,10 @@ from store.driver_rows import fetch_rows
 from store.errors import NotFound
 from store.expiry import NOW
 from store.log.locks import hold_lock
+from store.log.refusals import translate_refusals
 from store.schema import BANK, PLUGIN_NAMESPACE, PLUGIN_VECTOR, same_bank
 from store.tenancy.banks import Banks
+from store.tenancy.quotas import run_within_quota
 
 _SPACE, _BANK = PLUGIN_NAMESPACE.alias("n"), BANK.alias("b")
 #: A namespace exists while its bank is active and its own deletion was not begun.
@@ -96,17 +98,25 @@ class Namespaces:
         # If the bank is new, a row of an earlier namespace is overwritten as a whole.
         changed = new if fresh else {"kind": kind, **change.values()}
         upsert = insert(PLUGIN_NAMESPACE).values(**key, name=name, **new)
-        async with self._database.tenant(host) as connection:
-            await connection.execute(upsert.on_conflict_do_update(index_elements=list(key), set_=changed))
+        await self._write(host, upsert.on_conflict_do_update(index_elements=list(key), set_=changed))
         return await self.get(host, name)
 
     async def change(self, host: UUID, name: str, change: NamespaceChange) -> NamespaceRow:
-        """Set the fields in `change` and return the namespace. Raises NotFound."""
+        """Set the fields in `change` and return the namespace. Raises NotFound, QuotaExceeded."""
         await self.get(host, name)
         if values := change.values():
-            async with self._database.tenant(host) as connection:
-                await connection.execute(_update_living(host, identity.bank_id(host, name)).values(values))
+            await self._write(host, _update_living(host, identity.bank_id(host, name)).values(values))
         return await self.get(host, name)
+
+    async def _write(self, host: UUID, statement: Executable) -> None:
+        """Write a namespace, which its tenant's quotas are charged for. Raises QuotaExceeded."""
+
+        async def write() -> None:
+            with translate_refusals():
+                async with self._database.tenant(host) as connection:
+                    await connection.execute(statement)
+
+        await run_within_quota(self._database, host, self._clock(), write)
 
     async def is_ending(self, host: UUID, name: str) -> bool:
         """Return whether the deletion of a namespace was begun and is not complete."""

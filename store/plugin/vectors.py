@@ -15,6 +15,7 @@ from sqlalchemy import ARRAY, REAL, bindparam, cast, delete, literal, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.log.refusals import translate_refusals
 from store.schema import PLUGIN_VECTOR, in_bank
 
 KEEP_ONE = delete(PLUGIN_VECTOR).where(
@@ -85,7 +86,10 @@ def normalise_vector(numbers: Sequence[float]) -> CallersVector:
 async def insert_vector(
     connection: AsyncConnection, place: dict[str, Any], vector: CallersVector, now: datetime
 ) -> None:
-    """Write a vector; `place` has host, bank and session. It is read as long as its memory names its digest."""
+    """Write a vector; `place` has host, bank and session. It is read as long as its memory names its digest.
+
+    Raises QuotaExceeded.
+    """
     insertion = insert(PLUGIN_VECTOR).values(
         host_id=place["host"],
         bank_id=place["bank"],
@@ -97,7 +101,8 @@ async def insert_vector(
         embedding=cast(literal(list(vector.numbers), ARRAY(REAL)), VECTOR),
         written_at=now,
     )
-    await connection.execute(insertion.on_conflict_do_nothing())
+    with translate_refusals():
+        await connection.execute(insertion.on_conflict_do_nothing())
 
 
 async def keep_only(connection: AsyncConnection, place: dict[str, Any], digest: str) -> None:

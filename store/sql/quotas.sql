@@ -199,6 +199,51 @@ create or replace trigger lock_quota before insert or update or delete on aftert
 create or replace trigger charge after insert or update or delete on afterturn.recall_job_t
     for each row execute function afterturn.charge_job();
 
+-- The same for what callers of the memory plugin write beside the log: a namespace with its metadata, and vectors, of four
+-- bytes a number.
+create or replace function afterturn.bytes_of_namespace(p_row afterturn.plugin_namespace_t) returns bigint
+language sql immutable parallel safe
+return coalesce(octet_length(p_row.name) + coalesce(octet_length(p_row.metadata), 0), 0);
+
+create or replace function afterturn.bytes_of_vector(p_row afterturn.plugin_vector_t) returns bigint
+language sql immutable parallel safe
+return coalesce(4 * p_row.dimension, 0);
+
+create or replace function afterturn.charge_namespace() returns trigger
+language plpgsql as $$
+begin
+    perform afterturn.charge_beside_log(coalesce(new.host_id, old.host_id), coalesce(new.bank_id, old.bank_id),
+                                        afterturn.bytes_of_namespace(new) - afterturn.bytes_of_namespace(old));
+    return null;
+end $$;
+
+create or replace function afterturn.charge_vector() returns trigger
+language plpgsql as $$
+begin
+    perform afterturn.charge_beside_log(coalesce(new.host_id, old.host_id), coalesce(new.bank_id, old.bank_id),
+                                        afterturn.bytes_of_vector(new) - afterturn.bytes_of_vector(old));
+    return null;
+end $$;
+
+create or replace function afterturn.charge_beside_log(p_host uuid, p_bank uuid, p_bytes bigint) returns void
+language plpgsql as $$
+begin
+    -- Where a tenant's rows go with the tenant, or a replay carries them, no quota is charged.
+    if p_bytes <> 0 and nullif(current_setting('afterturn.host', true), '') is not null then
+        perform afterturn.charge_bytes(p_host, array[p_host, p_bank], p_bytes, p_bytes > 0);
+    end if;
+end $$;
+
+-- WHY these columns: who deletes a namespace says so while it holds the bank, and a quota's lock comes before that.
+create or replace trigger lock_quota before insert or update of name, metadata or delete on afterturn.plugin_namespace_t
+    for each statement execute function afterturn.lock_quota_of_job();
+create or replace trigger charge after insert or update of name, metadata or delete on afterturn.plugin_namespace_t
+    for each row execute function afterturn.charge_namespace();
+create or replace trigger lock_quota before insert or update or delete on afterturn.plugin_vector_t
+    for each statement execute function afterturn.lock_quota_of_job();
+create or replace trigger charge after insert or update or delete on afterturn.plugin_vector_t
+    for each row execute function afterturn.charge_vector();
+
 -- The bytes written by callers that a tenant, or one of its banks, stores now.
 create or replace function afterturn.bytes_held(p_host uuid, p_bank uuid, p_name text) returns bigint
 language sql stable as $$
@@ -214,6 +259,12 @@ language sql stable as $$
         union all
         select sum(v.bytes) from afterturn.agent_memory_directive_t v
          where v.host_id = p_host and v.active and (p_name is null or v.bank_id = p_bank)
+        union all
+        select sum(afterturn.bytes_of_namespace(n)) from afterturn.plugin_namespace_t n
+         where n.host_id = p_host and (p_name is null or n.bank_id = p_bank)
+        union all
+        select sum(afterturn.bytes_of_vector(v)) from afterturn.plugin_vector_t v
+         where v.host_id = p_host and (p_name is null or v.bank_id = p_bank)
         union all
         select sum(j.bytes) from afterturn.recall_job_t j
          where j.host_id = p_host and (p_name is null or (j.request->>'bank' = p_name and not j.request ? 'banks'))) h

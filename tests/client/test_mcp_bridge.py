@@ -18,6 +18,7 @@ from mcp.client.stdio import StdioServerParameters
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen
+from tests.processes import dumps_no_core
 
 KEY = "at_zq77key"
 MODERN = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
@@ -156,3 +157,19 @@ def test_the_program_ends_with_its_input_and_writes_nothing_else() -> None:
     [line] = ended.stdout.splitlines()
     assert json.loads(line)["error"]["message"].startswith("RESOURCE_BUSY")
     assert ended.stderr == b""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
+def test_the_program_cannot_dump_core() -> None:
+    """A dump would hold its key and what the agent says."""
+    command = [sys.executable, "-m", "afterturn_client.command", "mcp", "--url", "http://127.0.0.1:9"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "AFTERTURN_API_KEY": KEY}
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(message("tools/list") + b"\n")
+        program.stdin.flush()
+        assert program.stdout.readline(), "it serves by now"
+        assert dumps_no_core(program.pid)
+        program.stdin.close()

@@ -21,12 +21,22 @@ USAGE, INTERRUPTED = 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code. A hook ends the process itself, unless its help is asked for."""
+    if arguments is None:
+        forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["hook"] and not {"-h", "--help"} & set(given):
         run_hook(lambda: answer_hook(_build_parser().parse_args(given)))
     options = _build_parser().parse_args(given)
     code: int = options.run(options)
     return code
+
+
+def forbid_core_dumps() -> None:
+    """Forbid this process to dump core, for good: a dump would hold its key and what an agent says."""
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415 - Windows has none
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def serve_mcp(options: argparse.Namespace) -> int:

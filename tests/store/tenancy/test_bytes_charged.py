@@ -1,6 +1,6 @@
 """Quotas of bytes: whatever callers write is charged, and a recount of what is there finds what was charged."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,9 @@ from store.memory.directives import LINK_BYTES, Curation, NewDirective, NewLink
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.memory.units import Units
+from store.plugin.memories import PluginMemories, PluginMemory
+from store.plugin.namespaces import NamespaceChange, Namespaces
+from store.plugin.vectors import normalise_vector
 from store.recall.jobs import RecallJobs
 from store.replay import verify_log
 from store.tenancy.keys import Keys
@@ -96,6 +99,16 @@ class Writer:
     async def pin(self, *, pinned: bool = True) -> None:
         await Units(self.database, self.clock).pin(self.host, "home", self.units[1], pinned=pinned)
 
+    async def namespace(self, metadata: str = '{"of": "the plugin"}') -> None:
+        change = NamespaceChange(frozenset({"metadata"}), metadata=metadata)
+        await Namespaces(self.database, self.clock).upsert(self.host, "home", "team", change)
+
+    async def memory(self, numbers: Sequence[float] = (3.0, 4.0), name: UUID | None = None) -> None:
+        await self.namespace()
+        vector = normalise_vector(list(numbers))
+        memory = PluginMemory(name or uuid4(), "", "fact", "agent", vector=vector)
+        await PluginMemories(self.database, self.clock).write(self.host, "home", memory)
+
     async def job(self) -> None:
         await self.jobs.open(self.host, {"bank": "home", "query": "who?"}, timedelta(days=30))
 
@@ -109,6 +122,8 @@ COMMANDS: Mapping[str, Callable[[Writer], Awaitable[None]]] = {
     "a correction": Writer.correct,
     "a pin": Writer.pin,
     "a recall job": Writer.job,
+    "a namespace": Writer.namespace,
+    "a vector": Writer.memory,
 }
 
 
@@ -133,6 +148,10 @@ async def everything(writer: Writer) -> None:
     taken = await writer.jobs.take(writer.host, job, lease)
     assert taken is not None
     await writer.jobs.finish(taken, b'{"results": ["much"]}')
+    name = uuid4()
+    for numbers in ((1.0, 2.0), (1.0,) * 30, (2.0,) * 3):
+        await writer.memory(numbers, name)
+    await writer.namespace('{"of": "the plugin, but longer"}')
     cancelled, _ = await writer.jobs.open(writer.host, {"bank": "home", "query": "never mind"}, LEASE * 1000)
     await writer.jobs.cancel(writer.host, cancelled)
 
@@ -180,6 +199,23 @@ async def test_each_text_of_a_unit_is_charged_and_its_erasure_gives_all_back(wri
     erasures = Erasures(writer.database, writer.clock)
     await erasures.run(writer.host, await erasures.request(writer.host, ErasureTarget(Kind.SESSION, "home", "s")))
     assert await writer.used() == [0, 0]
+
+
+async def test_vectors_and_metadata_cost_what_they_take_and_go_with_their_namespace(writer: Writer) -> None:
+    await writer.namespace("")
+    [before, _] = await writer.used()
+    await writer.namespace("x" * 1000)
+    assert (await writer.used())[0] - before == 1000
+    await writer.limit((await writer.used())[0] + 4000)
+    for _ in range(2):
+        with pytest.raises(QuotaExceeded):
+            await writer.memory((1.0,) * 1400)
+    await writer.memory((1.0,) * 500)
+    namespaces, memories = Namespaces(writer.database, writer.clock), PluginMemories(writer.database, writer.clock)
+    await namespaces.begin_end(writer.host, "home")
+    await memories.forget_all(writer.host, "home")
+    await namespaces.remove(writer.host, "home")
+    assert (await writer.used())[0] < before + 500
 
 
 async def test_a_link_costs_as_much_as_is_said(writer: Writer) -> None:
