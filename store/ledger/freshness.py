@@ -39,8 +39,9 @@ ISSUED = text("select case when is_called then last_value else 0 end from aftert
 class Freshness:
     """Positions of one bank.
 
-    `position`: the highest this read shows. `embedded`, `extracted`, `projected`: up to where no row of that stage
-    is undone. `pending`: undone rows of all our own stages; very many are counted while a read goes on.
+    `position`: the highest this read shows, of a turn or of a change that waits for a stage. `embedded`, `extracted`,
+    `projected`: up to where no row of that stage is undone (and, where freshness alone is asked for, no text lacks a
+    vector of the live model). `pending`: undone rows of all our own stages; very many are counted while a read goes on.
     """
 
     position: int
@@ -133,8 +134,7 @@ class Waiter:
 
         async def looks() -> bool:
             [row] = await self._database.fetch(READ, host, bank)
-            passed = _find_passed(row["shown"], orjson.loads(row["first_undone"]))
-            return min(passed.values()) >= min(position, int(row["shown"]))
+            return all(first > position for first in orjson.loads(row["first_undone"]).values())
 
         return await self.shown(host, position, wait_ms) and await self._poll(looks, wait_ms)
 

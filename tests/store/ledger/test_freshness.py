@@ -5,15 +5,23 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
 from store import identity
 from store.database import Database
 from store.errors import PositionBeyondLog
-from store.ledger.freshness import Freshness, Waiter, read_freshness
+from store.ledger.freshness import Freshness, Waiter, fetch_freshness, read_freshness
 from store.ledger.ledger import Ledger, Outcome, close_claim
 from store.ledger.stages import OWN, Stage
 from store.memory.turns import Appended, TurnStore
+from store.memory.units import Units
+from store.tenancy.external_models import NOTE_LIVE
 from tests.store.conftest import NOON, new_host, turn
+
+VECTORS = text("""
+    insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+    select u.host_id, u.bank_id, u.unit_id, 0, :generation, cast(array_fill(0.5, array[384]) as public.halfvec)
+      from afterturn.agent_memory_unit_t u where u.host_id = :host""")
 
 
 @pytest.fixture
@@ -84,3 +92,63 @@ async def test_a_position_of_another_host_is_not_shown_and_not_explained(
     [answer] = await turns.append(host, [turn()])
     assert isinstance(answer, Appended)
     assert not await Waiter(lonely).shown(await new_host(lonely), answer.position, 0)
+
+
+@pytest.mark.parametrize("change", ["correction", "pin", "unpin"])
+async def test_a_change_of_a_unit_is_waited_for_like_a_turn(
+    lonely: Database, turns: TurnStore, host: UUID, change: str
+) -> None:
+    [answer] = await turns.append(host, [turn()])
+    assert isinstance(answer, Appended)
+    for stage in OWN:
+        await pass_stage(lonely, stage)
+    bank, units = identity.bank_id(host, "home"), Units(lonely, lambda: NOON)
+    unit = identity.unit_id(identity.turn_id(identity.session_id(bank, "s1"), "t1"), 0)
+    if change == "correction":
+        done = await units.correct(host, "home", unit, "It rained.")
+    else:
+        done = await units.pin(host, "home", unit, pinned=True)
+        if change == "unpin":
+            await pass_stage(lonely, Stage.EMBEDDING)
+            done = await units.pin(host, "home", unit, pinned=False)
+    assert done.changed
+    waiter = Waiter(lonely)
+    assert not await waiter.passed(host, bank, done.position, 0)
+    fresh = await fetch_freshness(lonely, host, bank)
+    assert (fresh.position, fresh.embedded) == (done.position, done.position - 1)
+    for stage in OWN:
+        await pass_stage(lonely, stage)
+    assert await waiter.passed(host, bank, done.position, 0)
+    assert (await fetch_freshness(lonely, host, bank)).pending == 0
+
+
+async def test_after_a_change_of_the_model_texts_without_its_vectors_are_not_embedded(
+    lonely: Database, turns: TurnStore, host: UUID
+) -> None:
+    first, second = await turns.append(host, [turn("t1"), turn("t2")])
+    assert isinstance(first, Appended)
+    assert isinstance(second, Appended)
+    for stage in OWN:
+        await pass_stage(lonely, stage)
+    bank, waiter = identity.bank_id(host, "home"), Waiter(lonely)
+    await embed(lonely, host, generation=1)
+    await note(lonely, generation=1)
+    assert (await fetch_freshness(lonely, host, bank)).embedded == second.position
+    await note(lonely, generation=2)
+    assert (await fetch_freshness(lonely, host, bank)).embedded == first.position - 1
+    assert not await waiter.passed(host, bank, second.position, 0)
+    await embed(lonely, host, generation=2)
+    assert (await fetch_freshness(lonely, host, bank)).embedded == second.position
+    assert await waiter.passed(host, bank, second.position, 0)
+
+
+async def embed(database: Database, host: UUID, generation: int) -> None:
+    """Have a vector of every unit."""
+    async with database.tenant(host) as connection:
+        await connection.execute(VECTORS, {"host": host, "generation": generation})
+
+
+async def note(database: Database, generation: int) -> None:
+    """Have another embedding model be the live one."""
+    async with database.operator() as connection:
+        await connection.execute(NOTE_LIVE, {"generation": generation, "name": f"model {generation}"})
