@@ -178,8 +178,9 @@ class BankPluginStore:
             raise Invalid(FieldProblem("export", "only a listing is exported: leave out query and embedding"))
         if request.cursor is not None:
             raise Invalid(FieldProblem("cursor", "only a listing has pages: leave out query and embedding"))
-        found = await self._find(asked, query, request.embedding)
-        return Found(memories=await _read_memories(found, names))
+        unembedded = list[int]()
+        found = await self._find(asked, query, request.embedding, unembedded.append)
+        return Found(memories=await _read_memories(found, names), unembedded=max(unembedded, default=0))
 
     async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
         """Forget a memory; return the ids of its erasure. Raises NotFound."""
@@ -210,7 +211,9 @@ class BankPluginStore:
             namespaces=await _read_namespaces(namespaces),
         )
 
-    async def _find(self, asked: SearchQuery, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
+    async def _find(
+        self, asked: SearchQuery, query: str, embedding: Sequence[float] | None, note_unembedded: Callable[[int], None]
+    ) -> Sequence[StoredMemory]:
         """Return the memories found by the caller's vector where its dimension is stored, else by the text."""
         search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
         if embedding:
@@ -226,7 +229,10 @@ class BankPluginStore:
             return ()
         if len(query.encode()) == 1:
             return (await search.page(self.host, asked, letter=query)).rows
-        return await search.find(self.host, asked, query, by_words=reference, pins_first=not reference)
+        pins_first = not reference
+        return await search.find(
+            self.host, asked, query, by_words=reference, pins_first=pins_first, note_unembedded=note_unembedded
+        )
 
     def _require(self, namespace: str, *, writes: bool) -> None:
         """Check the key's rights to these namespaces. Raises PermissionDenied."""

@@ -298,12 +298,14 @@ class Memory(_Answer):
 class Found(_Answer):
     """What a search found; null is none. `next_cursor`: there is more, for plugins that list `cursor`.
 
-    `namespaces`: those that an export named and that are there, for plugins that list `export`.
+    `namespaces`: those that an export named and that are there, for plugins that list `export`. `unembedded`: how many
+    of the newest texts were searched by their words alone, since their vectors were not made in time.
     """
 
     memories: Annotated[tuple[Memory, ...], BeforeValidator(_none_as_empty)]
     next_cursor: StrictStr | None = None
     namespaces: Annotated[tuple[Namespace, ...], BeforeValidator(_none_as_empty)] = ()
+    unembedded: StrictInt = 0
 
     @property
     def effort(self) -> int:
@@ -319,6 +321,8 @@ class Found(_Answer):
         if self.namespaces:
             namespaces = yield from _encode_each(self.namespaces)
             fields.append(b'"namespaces":[%b]' % namespaces)
+        if self.unembedded:
+            fields.append(b'"unembedded":%d' % self.unembedded)
         return b"{%b}" % b",".join(fields)
 
 

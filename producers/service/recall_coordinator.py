@@ -244,7 +244,8 @@ class RecallResult:
 
     `degraded` names the parts that did not answer; `directives` are the bank's, the most important first. `evidence`
     says whether the items are likely to answer at all, `bank_known` whether there is such a bank. `form` is that of the
-    block for a prompt, `tokens` what the prompt pays for it.
+    block for a prompt, `tokens` what the prompt pays for it, `unembedded` how
+    many of the newest texts were searched by words alone.
     """
 
     items: Sequence[Recalled]
@@ -259,6 +260,7 @@ class RecallResult:
     bank_known: bool = True
     form: FrameForm = "lines"
     tokens: int = 0
+    unembedded: int = 0
 
 
 class RecallCoordinator:
@@ -339,7 +341,7 @@ class RecallCoordinator:
     ) -> RecallAnswer:
         asked = [replace(query, bank=bank, merged=True, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
-        best, room, read = Evidence(), query.max_tokens, 0
+        best, room, read, unembedded = Evidence(), query.max_tokens, 0, 0
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
             answers = await gather_or_cancel(*(self.search_bank(host, one, recaller) for one in some))
@@ -349,6 +351,7 @@ class RecallCoordinator:
             fresh += [one.freshness for one in answers]
             room = answers[0].room
             read += sum(one.characters for one in answers)
+            unembedded += sum(one.unembedded for one in answers)
             best = max((best, *(one.evidence for one in answers)), key=lambda one: one.top or 0.0)
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
         [frame] = self.counter.count_tokens([AnswerPrinter.of(query.form, items, merged=True).print_frame()])
@@ -363,6 +366,7 @@ class RecallCoordinator:
             room=room,
             tokens=frame + sum(item.tokens or 0 for item in items) if items else 0,
             characters=read,
+            unembedded=unembedded,
         )
 
     async def _answer_locally(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> RecallResult:
@@ -386,6 +390,7 @@ class RecallCoordinator:
             bank_known=found.bank_known,
             form=body.reference,
             tokens=found.tokens,
+            unembedded=found.unembedded,
         )
 
     async def ask(

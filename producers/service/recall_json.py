@@ -128,6 +128,9 @@ class RecallReply(WireModel):
     note: str | None = Field(None, description="what was left out, and how to ask for less")
     directives: list[Directive] | None = Field(None, description="the bank's directives, the highest priority first")
     degraded: list[str] | None = Field(None, description="parts that did not answer")
+    unembedded: int | None = Field(
+        None, description="how many of the newest texts were searched by words alone: they had no vector in time"
+    )
     trace: dict[str, float] | None = Field(None, description="milliseconds by step, told with `explain`")
     gateway: GatewayAnswer | None = Field(None, description="what the gateway found, where it was asked")
 
@@ -249,6 +252,8 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
         value["directives"] = [asdict(one) for one in answer.directives]
     if answer.degraded:
         value["degraded"] = list(answer.degraded)
+    if answer.unembedded:
+        value["unembedded"] = answer.unembedded
     if answer.explain:
         value["trace"] = answer.trace
     if answer.gateway is not None:

@@ -9,6 +9,7 @@ from sqlalchemy import (
     Double,
     FromClause,
     Integer,
+    Numeric,
     Select,
     SmallInteger,
     Uuid,
@@ -37,8 +38,11 @@ from store.plugin.marks import (
     unnest_banks,
 )
 from store.schema import UNIT, UNIT_VECTOR
-from store.sql_constants import ONE, ZERO
+from store.sql_constants import ONE, ZERO, inline
 from store.vectors import HalfVector
+
+#: Digits by which scores are compared. A vector that was just made differs from the stored one beyond them.
+SCORE_DIGITS = 4
 
 _UNIT, _VECTOR, _BANK = UNIT.alias("u"), UNIT_VECTOR.alias("v"), unnest_banks()
 _ASKED = cast(bindparam("vector", type_=HalfVector()), HalfVector())
@@ -120,11 +124,16 @@ def _measure_cosines(pinned: CTE) -> CTE:
     return select(each.c.unit_id, func.max(each.c.cosine).label("cosine")).group_by(each.c.unit_id).cte("cosines")
 
 
+def _round(score: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a score as it is compared: a text that waits for its vector and an equal one with it have the same."""
+    return cast(func.round(cast(score, Numeric), inline(SCORE_DIGITS)), Double)
+
+
 def _fuse_scores(cosines: CTE) -> CTE:
     """Return the units that share words or are near, each with the weighted sum of both scores."""
     words = _unnest_units(_UNITS, "scores", "score", "w")
     by_words, by_nearness = func.coalesce(words.c.score, ZERO), func.coalesce(cosines.c.cosine, ZERO)
-    score = (by_words + _WEIGHT * func.greatest(ZERO, by_nearness)) / (_WEIGHT + ONE)
+    score = _round((by_words + _WEIGHT * func.greatest(ZERO, by_nearness)) / (_WEIGHT + ONE))
     return (
         select(func.coalesce(words.c.unit_id, cosines.c.unit_id).label("unit_id"), score.label("score"))
         .select_from(join(words, cosines, words.c.unit_id == cosines.c.unit_id, full=True))

@@ -31,11 +31,12 @@ from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
 from store.plugin.nearness import LOOKED_AT, BankSize, NearSearch, NearUnits
-from store.plugin.nearness_queries import BEST
+from store.plugin.nearness_queries import BEST, SCORE_DIGITS
 from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, select_nearest
 from store.plugin.vectors import CallersVector, probe_lists, read_dimensions, read_lists
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
 from store.recall.lexical import ALONE, RankedUnits, rank_units
+from store.recall.meaning import TailCache
 from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RecallSettings
@@ -109,6 +110,7 @@ class _Wanted:
     question: Question
     vector: NDArray[np.float32] | None
     pins_first: bool
+    note_unembedded: Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class PluginSearch:
         self._database, self._embedder, self._settings = database, embedder, settings
         self._clock, self._near, self._few = clock, near, few
         self._languages = Languages(database)
+        self._tails = TailCache()
 
     async def page(
         self, host: UUID, asked: SearchQuery, after: ListingCursor | None = None, letter: str | None = None
@@ -202,17 +205,25 @@ class PluginSearch:
             return best
 
     async def find(
-        self, host: UUID, asked: SearchQuery, query: str, *, by_words: bool = False, pins_first: bool = True
+        self,
+        host: UUID,
+        asked: SearchQuery,
+        query: str,
+        *,
+        by_words: bool = False,
+        pins_first: bool = True,
+        note_unembedded: Callable[[int], None] = lambda _: None,
     ) -> list[StoredMemory]:
         """Return the memories that share a word with a query or are near it, best first; `by_words`: the first alone.
 
-        If the embedder is late or fails, the search is by words alone.
+        If the embedder is late or fails, the search is by words alone. `note_unembedded` is told how many of the newest
+        texts had no vector in time: they are found by words alone.
         """
         cut = query.strip()[:MAX_CHARACTERS]
         rules = await self._rules(host, asked.names)
         question = await run_off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
         vector = None if by_words else await self._embed_query(cut)
-        wanted = _Wanted(host, asked, question, vector, pins_first)
+        wanted = _Wanted(host, asked, question, vector, pins_first, note_unembedded)
         for reach in _Reach:
             if reach is _Reach.FEW and not (asked.kinds and self._few):
                 continue
@@ -246,7 +257,9 @@ class PluginSearch:
             if len(compared) <= 1 and not read.tail:
                 return await self._best(connection, wanted, read, await near.run(connection, compared), reach)
         fresh = self._embed_tail(wanted.vector, wanted.question.text, read.tail)
-        found = NearUnits.join(await gather_or_cancel(near.run_in_lanes(self._database, compared), fresh))
+        parts = await gather_or_cancel(near.run_in_lanes(self._database, compared), fresh)
+        found = NearUnits.join(parts)
+        wanted.note_unembedded(sum(one.unit_id not in found.cosines for one in read.tail))
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
             return await self._best(connection, wanted, read, found, reach)
 
@@ -366,13 +379,25 @@ class PluginSearch:
         """Return the cosines of the fresh tail to a query, none if the embedder fails or is late."""
         if not tail:
             return NearUnits()
+        generation = self._embedder.generation
+        known = self._tails.known(tail, generation)
+        unknown = [fresh for fresh in tail if fresh.unit_id not in known]
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
-                read = select_affordable(tail, query, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
-                cosines = await self._embedder.embed([fresh.content for fresh in read]) @ vector
+                limits = self._settings.fresh_tail_ms, self._settings.fresh_tail_most_ms
+                read = select_affordable(unknown, query, *limits, self._embedder.estimate_ms)
+                made = await self._embedder.embed([fresh.content for fresh in read]) if read else ()
         except (TimeoutError, EmbeddingError):
-            return NearUnits()
-        return NearUnits({fresh.unit_id: float(one) for fresh, one in zip(read, cosines, strict=True)})
+            read, made = (), ()
+        embedded = {fresh.unit_id: one for fresh, one in zip(read, made, strict=True)}
+        self._tails.keep(read, embedded, generation)
+        known |= embedded
+        return NearUnits({unit: _measure_cosine(one, vector) for unit, one in known.items()})
+
+
+def _measure_cosine(one: NDArray[np.float32], vector: NDArray[np.float32]) -> float:
+    """Return a cosine as the database measures it, whose vectors have half the precision."""
+    return float(one.astype(np.float16).astype(np.float32) @ vector.astype(np.float16).astype(np.float32))
 
 
 def _are_others(read: _Read, found: Sequence[StoredMemory]) -> bool:
@@ -406,7 +431,12 @@ def _merge(
 
 def _sort_key(one: StoredMemory, pins_first: bool) -> tuple[bool, float, float, int]:  # noqa: FBT001 - of one call
     """Return the sort key of a memory; it gives the order of the statements."""
-    return not (one.pin and pins_first), -(one.score or 0.0), -one.created_at.timestamp(), -one.memory_id.int
+    return (
+        not (one.pin and pins_first),
+        -round(one.score or 0.0, SCORE_DIGITS),
+        -one.created_at.timestamp(),
+        -one.memory_id.int,
+    )
 
 
 async def _find_containing(scope: _Scope, query: str, few: Sequence[UUID] | None) -> RankedUnits:

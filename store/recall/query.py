@@ -146,7 +146,7 @@ class RecallAnswer:
     `degraded` names the parts that failed, with the reason; the answer comes from the others. `directives` are the
     bank's, the most important first. `evidence` flags how likely the units answer the question, `bank_known` whether
     there is such a bank; `room` is the budget of tokens that was kept to. `characters` is how much text of candidates
-    was read.
+    was read. `unembedded`: how many of the newest texts were searched by words alone, since they had no vector in time.
     """
 
     items: tuple[Recalled, ...]
@@ -159,3 +159,4 @@ class RecallAnswer:
     room: int | None = None
     tokens: int = 0
     characters: int = 0
+    unembedded: int = 0

@@ -172,6 +172,7 @@ class Recaller:
             room=room,
             tokens=standing + used,
             characters=state.characters,
+            unembedded=sum(fresh.unit_id not in state.tail_vectors for fresh in state.unembedded),
         )
 
     async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:

@@ -269,6 +269,14 @@ class RecallSettings(BaseModel):
         description="time limit in milliseconds for embedding these texts, by an estimate made before; raise it "
         "where new texts must be found by meaning and recall may be slower",
     )
+    fresh_tail_most_ms: float = Field(
+        default=150.0,
+        ge=0,
+        le=10_000,
+        description="time limit in milliseconds for embedding 32 of these texts on a machine that takes longer than "
+        "`fresh_tail_ms` for them, while no other call waits for the model; lower it where recall must be quick "
+        "right after a burst of turns",
+    )
     fresh_tail_backlog: int = Field(
         default=1000,
         ge=0,

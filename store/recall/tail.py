@@ -30,6 +30,8 @@ from store.sql_constants import inline
 CHARACTERS = 8192
 #: Texts that are embedded even beyond the time limit: the newest two, often a message and its answer.
 LEAST = 2
+#: Texts for which a machine without other calls takes more time than usual: what an agent says in some turns.
+ENOUGH = 32
 
 _CHUNKS = bindparam("chunks", type_=Integer)
 
@@ -118,13 +120,20 @@ def select_urgent(tail: Sequence[UnembeddedText]) -> Sequence[UnembeddedText]:
 
 
 def select_affordable(
-    tail: Sequence[UnembeddedText], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
+    tail: Sequence[UnembeddedText],
+    question: str,
+    budget_ms: float,
+    most_ms: float,
+    estimate_ms: Callable[[Sequence[str]], float],
 ) -> Sequence[UnembeddedText]:
-    """Return the beginning of the tail that can be embedded within `budget_ms`, the question's time included.
+    """Return the beginning of the tail that can be embedded in time, the question's time included.
 
-    It has at least LEAST texts. Texts are taken in order, so all texts that are left out are older than those that
-    are embedded.
+    That is within `budget_ms`; on a machine that takes longer for ENOUGH texts, while no other call waits for the
+    model, as long as it takes for these, at most `most_ms`. The result has at least LEAST texts. Texts are taken in
+    order, so all texts that are left out are older than those that are embedded.
     """
     texts = [question, *(fresh.content for fresh in tail)]
+    if estimate_ms(()) <= 0:
+        budget_ms = max(budget_ms, min(estimate_ms(texts[: ENOUGH + 1]), most_ms))
     fits = bisect_right(range(len(texts)), budget_ms, key=lambda count: estimate_ms(texts[: count + 1]))
     return tail[: max(fits - 1, LEAST)]

@@ -217,7 +217,7 @@ async def test_no_way_of_asking_reads_a_table_in_full(large: Large) -> None:
         "names": large.recall("Did Ana meet Thing Seven at the lake?"),
         "all filters": large.recall("the lake", tags=["tag-3"], kinds=["world"], user=user(2), as_of=NOON),
         "across banks": partial(across, large),
-        "profile of a user": partial(person, key=PersonKey(user="user-0")),
+        "profile of a user": partial(person, key=PersonKey(user="user-0", name="person 20")),
         "profile of a name": partial(person, key=PersonKey(name="person 4")),
         "banks": listed,
         "history and facts of a session": partial(session, within=True),
