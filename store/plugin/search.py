@@ -384,8 +384,7 @@ class PluginSearch:
         unknown = [fresh for fresh in tail if fresh.unit_id not in known]
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
-                limits = self._settings.fresh_tail_ms, self._settings.fresh_tail_most_ms
-                read = select_affordable(unknown, query, *limits, self._embedder.estimate_ms)
+                read = select_affordable(unknown, query, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
                 made = await self._embedder.embed([fresh.content for fresh in read]) if read else ()
         except (TimeoutError, EmbeddingError):
             read, made = (), ()

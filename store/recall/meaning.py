@@ -78,8 +78,7 @@ class QuestionEmbedder:
         state.tail_vectors = self._tails.known(state.unembedded, generation)
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]
-        limits = self._settings.fresh_tail_ms, self._settings.fresh_tail_most_ms
-        tail = select_affordable(unknown, question, *limits, self._embedder.estimate_ms)
+        tail = select_affordable(unknown, question, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         end = asyncio.get_running_loop().time() + self._settings.embed_deadline_ms / 1000
         vectors = await self._embed(state, [question], end)
         if vectors is None:

@@ -262,20 +262,13 @@ class RecallSettings(BaseModel):
         description="most texts without a vector that a recall embeds itself; 0 embeds none; raise it where turns "
         "come faster than workers embed",
     )
-    fresh_tail_ms: float = Field(
-        default=20.0,
+    fresh_tail_ms: float | None = Field(
+        default=None,
         ge=0,
         le=10_000,
-        description="time limit in milliseconds for embedding these texts, by an estimate made before; raise it "
-        "where new texts must be found by meaning and recall may be slower",
-    )
-    fresh_tail_most_ms: float = Field(
-        default=150.0,
-        ge=0,
-        le=10_000,
-        description="time limit in milliseconds for embedding 32 of these texts on a machine that takes longer than "
-        "`fresh_tail_ms` for them, while no other call waits for the model; lower it where recall must be quick "
-        "right after a burst of turns",
+        description="time limit in milliseconds for embedding these texts, by an estimate made before; left out: 20, "
+        "or on a machine that takes longer for 32 texts, while no other call waits for the model, as long as it "
+        "takes, 150 at most; set it where recall right after a burst of turns must be quicker, or may be slower",
     )
     fresh_tail_backlog: int = Field(
         default=1000,

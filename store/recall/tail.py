@@ -32,6 +32,8 @@ CHARACTERS = 8192
 LEAST = 2
 #: Texts for which a machine without other calls takes more time than usual: what an agent says in some turns.
 ENOUGH = 32
+#: Milliseconds for a tail, and the most on a slow machine.
+USUAL_MS, MOST_MS = 20.0, 150.0
 
 _CHUNKS = bindparam("chunks", type_=Integer)
 
@@ -122,18 +124,18 @@ def select_urgent(tail: Sequence[UnembeddedText]) -> Sequence[UnembeddedText]:
 def select_affordable(
     tail: Sequence[UnembeddedText],
     question: str,
-    budget_ms: float,
-    most_ms: float,
+    budget_ms: float | None,
     estimate_ms: Callable[[Sequence[str]], float],
 ) -> Sequence[UnembeddedText]:
     """Return the beginning of the tail that can be embedded in time, the question's time included.
 
-    That is within `budget_ms`; on a machine that takes longer for ENOUGH texts, while no other call waits for the
-    model, as long as it takes for these, at most `most_ms`. The result has at least LEAST texts. Texts are taken in
-    order, so all texts that are left out are older than those that are embedded.
+    That is within `budget_ms`. Without it, the time is USUAL_MS; on a machine that takes longer for ENOUGH texts, while
+    no other call waits for the model, as long as it takes for these, at most MOST_MS. The result has at least LEAST
+    texts. Texts are taken in order, so all texts that are left out are older than those that are embedded.
     """
     texts = [question, *(fresh.content for fresh in tail)]
-    if estimate_ms(()) <= 0:
-        budget_ms = max(budget_ms, min(estimate_ms(texts[: ENOUGH + 1]), most_ms))
+    if budget_ms is None:
+        is_idle = estimate_ms(()) <= 0
+        budget_ms = max(USUAL_MS, min(estimate_ms(texts[: ENOUGH + 1]), MOST_MS)) if is_idle else USUAL_MS
     fits = bisect_right(range(len(texts)), budget_ms, key=lambda count: estimate_ms(texts[: count + 1]))
     return tail[: max(fits - 1, LEAST)]
