@@ -45,7 +45,7 @@ OBJECTS = {
 OURS = {
     "MemoryWrite": {"created_at"},
     "SearchRequest": {"cursor", "export"},
-    "SearchResponse": {"next_cursor", "namespaces"},
+    "SearchResponse": {"next_cursor", "namespaces", "unembedded"},
     "Memory": {"embedding"},
 }
 ENUMS = {

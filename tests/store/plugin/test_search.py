@@ -7,6 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sqlalchemy import text
 
 from store.database import Database
 from store.database_outage import is_outage
@@ -20,6 +21,11 @@ from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, settings_of
 
 NAMES = ("workspace:first", "team:second", "org:third")
+STORE = text("""
+    insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+    select u.host_id, u.bank_id, u.unit_id, 0, cast(:generation as smallint), cast(:embedding as public.halfvec)
+      from (select * from afterturn.agent_memory_unit_t where host_id = :host order by unit_id limit :most) u
+    on conflict do nothing""")
 TEXTS = ("the tram was late", "tea with lemon", "a tram in the rain")
 
 
@@ -98,3 +104,57 @@ async def test_a_bank_that_cannot_be_compared_ends_the_comparison_of_the_others(
         await search.run_in_lanes(database, dict.fromkeys((failing, waiting), BankSize(1, None)))
     assert ended == [waiting]
     await database.close()
+
+
+class SlowEmbedder(WordEmbedder):
+    """Says that each text takes it 3 ms."""
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        return 3.0 * len(texts)
+
+
+async def test_a_burst_of_texts_is_compared_and_a_search_says_how_many_had_no_vector_in_time(
+    fresh_database: TestPostgres,
+) -> None:
+    database = Database(settings_of(fresh_database))
+    host, memories = await new_host(database), PluginMemories(database, lambda: NOON)
+    await Namespaces(database, lambda: NOON).upsert(host, NAMES[0], "custom", NamespaceChange(frozenset()))
+    for nth in range(40):
+        await memories.write(host, NAMES[0], PluginMemory(None, f"tram number {nth}", "fact", "agent"))
+    search, left = PluginSearch(database, SlowEmbedder(), RecallSettings(), lambda: NOON, 0.5), list[int]()
+    for _ in range(3):
+        await search.find(host, SearchQuery(NAMES[:1], [], 10), "tram", note_unembedded=left.append)
+    # What one search has embedded, the next does not embed again.
+    assert left == [8, 0, 0]
+    set_limit = PluginSearch(database, SlowEmbedder(), RecallSettings(fresh_tail_ms=20), lambda: NOON, 0.5)
+    await set_limit.find(host, SearchQuery(NAMES[:1], [], 10), "tram", note_unembedded=left.append)
+    assert left[-1] == 35
+    await database.close()
+
+
+async def test_equal_texts_keep_their_order_while_some_have_a_vector_and_others_wait(
+    fresh_database: TestPostgres,
+) -> None:
+    database, embedder = Database(settings_of(fresh_database)), WordEmbedder()
+    host, memories = await new_host(database), PluginMemories(database, lambda: NOON)
+    await Namespaces(database, lambda: NOON).upsert(host, NAMES[0], "custom", NamespaceChange(frozenset()))
+    for nth in range(12):
+        await memories.write(host, NAMES[0], PluginMemory(UUID(int=nth + 1), "the tram was late", "fact", "agent"))
+    orders = set()
+    for stored in range(0, 13, 3):
+        await _store_vectors(database, host, embedder, stored)
+        search = PluginSearch(database, embedder, RecallSettings(), lambda: NOON, 0.5)
+        found = await search.find(host, SearchQuery(NAMES[:1], [], 12), "late tram")
+        orders.add(tuple(one.memory_id for one in found))
+    assert len(orders) == 1
+    assert len(orders.pop()) == 12
+    await database.close()
+
+
+async def _store_vectors(database: Database, host: UUID, embedder: WordEmbedder, most: int) -> None:
+    """Have stored vectors of `most` of the texts, as the embedding stage writes them."""
+    [vector] = await embedder.embed(["the tram was late"])
+    async with database.tenant(host) as connection:
+        await connection.execute(
+            STORE, {"host": host, "generation": embedder.generation, "embedding": vector, "most": most}
+        )
