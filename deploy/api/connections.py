@@ -83,8 +83,12 @@ class ConnectionLimit:
         if len(os.listdir("/dev/fd")) < FEW:  # noqa: PTH208 - names alone, four times a second
             self._since.clear()
             return 0
-        connections = dict(self._list_connections())
+        connections = dict[Peer, socket.socket]()
         try:
+            for peer, copied in self._list_connections():
+                # Another look in this process has copies, too: a second one of a connection is of no use.
+                if connections.setdefault(peer, copied) is not copied:
+                    copied.close()
             return self._close(connections)
         finally:
             for one in connections.values():
