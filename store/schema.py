@@ -1010,6 +1010,8 @@ FACT = Table(
     Column("said", BigInteger, nullable=False, server_default=text("0")),
     #: a denial: it holds for no time and ends the facts before it that have its value
     Column("denied", Boolean, nullable=False, server_default=text("false")),
+    #: what confidence and tier add to the fact's score
+    Column("weight", Double, nullable=False, server_default=text("0")),
     # WHY: a new fact is ordered among those of its subject and key.
     Index("fact_by_identity", "host_id", "bank_id", "fact_id", "subject", "key"),
     # WHY: a person's facts in a bank are read by the person's name.

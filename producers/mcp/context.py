@@ -3,6 +3,7 @@
 Both are for keys with `memory_search`; both are data framed as untrusted, never in a role that gives instructions.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
@@ -20,6 +21,7 @@ from store.errors import NotFound
 from store.tenancy.keys import Grant
 
 SCHEME = "memory://"
+PAGE = "?page="
 PROJECTS = 100
 
 RECALL = types.Prompt(
@@ -35,7 +37,7 @@ TEMPLATE = types.ResourceTemplate(
     name="project",
     title="Facts of a project",
     uri_template=f"{SCHEME}{{project}}",
-    description="Facts that hold in a project, newest first, as untrusted data.",
+    description="Facts that hold in a project, your user's first, as untrusted data; `next` is the URI of more.",
     mime_type="application/json",
 )
 
@@ -64,11 +66,19 @@ async def list_resources(memory: MemoryFacade, grant: Grant) -> list[types.Resou
 
 async def read_resource(memory: MemoryFacade, grant: Grant, uri: str) -> types.ReadResourceResult:
     """Return the facts of the project that a URI names. Raises Invalid, PermissionDenied."""
-    if not uri.startswith(SCHEME):
-        raise Invalid(FieldProblem("uri", f"must be {SCHEME}PROJECT"))
-    told = await memory.sessions.tell_facts(grant, unquote(uri.removeprefix(SCHEME)))
+    project, page = read_name(uri)
+    told, has_more = await memory.sessions.tell_facts(grant, project, page)
+    told["next"] = f"{name_resource(project)}{PAGE}{page + 1}" if has_more else None
     contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=escaped(told))
     return types.ReadResourceResult(contents=[contents])
+
+
+def read_name(uri: str) -> tuple[str, int]:
+    """Return the project and the page that a URI names. Raises Invalid."""
+    name, mark, page = uri.removeprefix(SCHEME).partition(PAGE)
+    if not uri.startswith(SCHEME) or (mark and not re.fullmatch("[1-9][0-9]{0,3}", page)):
+        raise Invalid(FieldProblem("uri", f"must be {SCHEME}PROJECT or {SCHEME}PROJECT{PAGE}2"))
+    return unquote(name), int(page or "1")
 
 
 def name_resource(project: str) -> str:

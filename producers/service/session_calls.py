@@ -7,6 +7,7 @@ from typing import Any
 from afterturn_client.reference import KIND, NOTE
 
 from producers import fair_queue, metrics
+from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
@@ -17,10 +18,11 @@ from store import identity
 from store.ledger.freshness import compute_poll_delay
 from store.ledger.stages import Stage
 from store.maintenance.ending import UNITS
+from store.memory.session_history import WantedFacts
 from store.tenancy.keys import Grant
 
-#: The most facts of a project that are returned.
-FACTS = 200
+#: The facts of a project that one page holds, and its last page.
+FACTS, PAGES = 200, 100
 DEFAULT_SESSION = "default"
 #: How many seconds a call waits for maintenance: the contract requires an answer within ten.
 WAIT_S = 8.0
@@ -101,10 +103,17 @@ class SessionCalls:
         summaries = [{**asdict(one), "has_overview": False} for one in listed]
         return {"project": project, "summaries": summaries, "has_more": more}
 
-    async def tell_facts(self, grant: Grant, project: str) -> dict[str, Any]:
-        """Return a project's current facts, newest first, as data to be framed. Raises Invalid."""
+    async def tell_facts(self, grant: Grant, project: str, page: int = 1) -> tuple[dict[str, Any], bool]:
+        """Return a page of a project's current facts by rank, as data to be framed, and whether there is a next one.
+
+        Raises Invalid, PermissionDenied.
+        """
         check_session(project, DEFAULT_SESSION)
+        if not 1 <= page <= PAGES:
+            raise Invalid(FieldProblem("page", f"must be from 1 to {PAGES}"))
         bank = await self._dependencies.reach(grant, project)
-        found = await self._dependencies.turns.sessions.holding(grant.host_id, bank, None, FACTS)
-        facts = [fact_json(one) for one in found]
-        return {"kind": KIND, "untrusted": True, "note": NOTE, "project": project, "facts": facts}
+        most = page * FACTS + 1
+        found = await self._dependencies.turns.sessions.holding(grant.host_id, bank, WantedFacts(most, grant.user))
+        facts = [fact_json(one) for one in found[most - 1 - FACTS : most - 1]]
+        told = {"kind": KIND, "untrusted": True, "note": NOTE, "project": project, "facts": facts}
+        return told, len(found) == most and page < PAGES

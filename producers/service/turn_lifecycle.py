@@ -17,7 +17,7 @@ from afterturn_client.prompt_questions import shorten_question
 from embeddings.protocol import TokenCounter
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
-from producers.service.banks import assign_author
+from producers.service.banks import assign_author, resolve_speaker
 from producers.service.bodies import parse_body
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
@@ -36,11 +36,11 @@ from producers.turns.recalled import (
     chunk_json,
     fact_json,
     insight_json,
-    rank_facts,
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReference, read_after, read_before, read_place
 from store.errors import StoreError
-from store.memory.session_history import HoldingFact, KeptMessage
+from store.memory.held_facts import HoldingFact
+from store.memory.session_history import KeptMessage, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
 from store.off_loop import run_off_loop
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
@@ -50,8 +50,6 @@ from store.tenancy.keys import Grant
 READ_ITEMS = 128
 #: Characters of items that are compared in the time in which one character is cut into words.
 COMPARED_CHARACTERS = 8
-#: Facts among which the best are chosen.
-FACTS_READ = 200
 RECALLED, RECALLED_TOKENS = 20, 2_000
 #: How long a turn that another request is writing, or whose session is held, is waited for, in seconds.
 BUSY_S = 5.0
@@ -121,7 +119,7 @@ class TurnLifecycle:
             stored = cut_history([restore_item(one) for one in kept], self._settings.mcp.memory.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
-            told = self._choose_told(found.items, facts, query[:MAX_QUERY_BYTES], shown)
+            told = self._choose_told(found.items, facts, shown, asked=bool(query.strip()))
             told = replace(told, form=body.reference or self._settings.mcp.memory.reference)
             chosen = choose_history(stored, [*history, *current])
             counter = self._dependencies.recall_coordinator.counter
@@ -166,8 +164,9 @@ class TurnLifecycle:
         """
         if body.min_position is not None:
             recalled = await self._recall(grant, bank, body, query)
-            return recalled, await self._read_session(grant, bank, body)
-        return await asyncio.gather(self._recall(grant, bank, body, query), self._read_session(grant, bank, body))
+            return recalled, await self._read_session(grant, bank, body, query)
+        recall, read = self._recall(grant, bank, body, query), self._read_session(grant, bank, body, query)
+        return await asyncio.gather(recall, read)
 
     async def _recall(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
@@ -183,13 +182,15 @@ class TurnLifecycle:
         )
         return await self._dependencies.recall_coordinator.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 
-    async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody) -> "_Session":
+    async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> "_Session":
+        user = resolve_speaker(grant, body.user_id)
+        wanted = WantedFacts(self._settings.mcp.memory.recall_facts_limit, user, query[:MAX_QUERY_BYTES])
         kept, facts = await self._dependencies.turns.sessions.recent_and_holding(
             grant.host_id,
             bank,
             body.session_id,
             READ_ITEMS,
-            FACTS_READ,
+            wanted,
             within=self._is_within_session(body),
         )
         _charge_history(kept)
@@ -199,16 +200,16 @@ class TurnLifecycle:
         return (body.scope or self._settings.mcp.memory.scope) == "session"
 
     def _choose_told(
-        self, found: Sequence[Recalled], facts: Sequence[HoldingFact], query: str, shown: "_Shown"
+        self, found: Sequence[Recalled], facts: Sequence[HoldingFact], shown: "_Shown", *, asked: bool
     ) -> RecalledContext:
         """Return the recalled context, without units that the history shows already."""
         limits = self._settings.mcp.memory
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
         chunks = [
-            chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and query.strip()
+            chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked
         ]
         return RecalledContext(
-            [fact_json(one) for one in rank_facts(facts, query)[: limits.recall_facts_limit]],
+            [fact_json(one) for one in facts],
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
         )

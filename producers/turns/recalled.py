@@ -7,23 +7,17 @@ from typing import Any
 from afterturn_client.reference import RULE, FrameForm, Printer, cut_text, frame_json, frame_lines
 
 from producers.turns.items import Item
-from store.memory.session_history import HoldingFact
+from store.memory.held_facts import HoldingFact, Whose
 from store.recall.printing import describe_unit
 from store.recall.query import Recalled
 
 CHUNK_CHARACTERS = 600
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
-#: The contract's bonus of each tier in the score of a fact.
-TIER_BONUS = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
+#: How a fact says that it is about the speaker, or about somebody whose name is not known.
+YOU, ANOTHER = "you", "another"
 #: The contract's confidence of each type of insight.
 INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
-_IGNORED = frozenset(
-    ("the", "a", "an", "and", "or", "is", "are", "am", "to", "of", "my", "what", "who", "do", "you", "i")
-)
-#: Fewest bytes of a question's term; shorter ones match nothing.
-LEAST_TERM = 2
-_SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,41 +56,11 @@ class RecalledContext:
         return replace(self, facts=self.facts[:-1]) if self.facts else None
 
 
-def rank_facts(facts: Sequence[HoldingFact], query: str) -> list[HoldingFact]:
-    """Return all facts sorted by the contract's score, equal ones in their order, the newest first.
-
-    The score adds up confidence, tier, age against the newest fact, and the number of the question's terms in the fact.
-    """
-    terms = {
-        term
-        for term in query.lower().translate(_SEPARATORS).split()
-        if len(term.encode()) >= LEAST_TERM and term not in _IGNORED
-    }
-    newest = max((fact.said_at for fact in facts), default=None)
-
-    def score(fact: HoldingFact) -> float:
-        said = f"{fact.key} {fact.value} {fact.fact_id}".lower()
-        matched = sum(term in said for term in terms)
-        hours = 0.0 if newest is None else (newest - fact.said_at).total_seconds() / 3600
-        sure = _read_confidence(fact.confidence) + TIER_BONUS.get(fact.tier, TIER_BONUS["L2"])
-        return sure + max(0.0, 0.25 - hours / 240) + (0.25 + 0.15 * matched if matched else 0.0)
-
-    return sorted(facts, key=score, reverse=True)
-
-
-def _read_confidence(text: str | None) -> float:
-    """Return a confidence as a number from 0 to 1; 0 for an invalid text."""
-    try:
-        sure = float(text or 0)
-    except ValueError:
-        return 0.0
-    return sure if 0 <= sure <= 1 else 0.0
-
-
 def fact_json(fact: HoldingFact) -> dict[str, Any]:
-    """Return the frame's JSON of a fact."""
+    """Return the frame's JSON of a fact; its subject is "you" for the speaker, a name, or "another"."""
     told = {"id": fact.fact_id, "tier": fact.tier, "key": fact.key, "value": fact.value}
-    return {**told, "confidence": fact.confidence, "subject": fact.subject, "since": fact.said_at.isoformat()}
+    subject = YOU if fact.whose is Whose.OWN else fact.subject or ANOTHER
+    return {**told, "confidence": fact.confidence, "subject": subject, "since": fact.said_at.isoformat()}
 
 
 def _fact_item(fact: Mapping[str, Any]) -> dict[str, Any]:

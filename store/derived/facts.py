@@ -16,6 +16,7 @@ from sqlalchemy import (
     ARRAY,
     CTE,
     ColumnElement,
+    Double,
     FromClause,
     Integer,
     Select,
@@ -50,6 +51,10 @@ MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "
 
 #: The entry in the metadata of a fact's unit by which the fact is a denial.
 DENIED = "denied"
+#: What the tier adds to the score of a fact, by the contract of the turn tools; another tier is L2.
+TIER_BONUS = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
+#: A confidence as events write it, from 0 to 1.
+_SURE = r"^(0|1|0?\.\d{1,9}|1\.0{1,9})$"
 
 #: The unit that states a fact.
 STATED_UNIT = UNIT.alias("u")
@@ -67,9 +72,26 @@ _ROW = (
     "valid_from",
     "said",
     "denied",
+    "weight",
 )
 #: The order in which facts of one identity follow each other.
 _IN_TIME = ("valid_from", "said", "position", "unit_id")
+
+
+def weigh_fact(tier: str, confidence: float) -> float:
+    """Return what confidence and tier add to the score of a fact."""
+    return confidence + TIER_BONUS.get(tier, TIER_BONUS["L2"])
+
+
+def _weigh(metadata: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the weight of a fact by its metadata; a confidence that is none from 0 to 1 adds nothing."""
+    tier, confidence = (metadata[inline(name)].astext for name in ("tier", "confidence"))
+    sure = case((confidence.regexp_match(inline(_SURE)), cast(confidence, Double)), else_=inline(0))
+    bonus = case(
+        *((tier == inline(name), cast(inline(str(more)), Double)) for name, more in TIER_BONUS.items()),
+        else_=cast(inline(str(TIER_BONUS["L2"])), Double),
+    )
+    return sure + bonus
 
 
 def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -98,6 +120,7 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         func.least(_UNIT.c.event_date, _UNIT.c.update_ts).label("valid_from"),
         func.coalesce(turn_position, _UNIT.c.position).label("said"),
         metadata[inline(DENIED)].astext.is_not(None).label("denied"),
+        _weigh(metadata).label("weight"),
     ).where(
         *of,
         _UNIT.c.active,

@@ -8,24 +8,24 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import BigInteger, FromClause, Integer, Select, Uuid, and_, bindparam, exists, func, select, true
+from sqlalchemy import BigInteger, Integer, Uuid, and_, bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import ONE_PLAN, Database
-from store.derived.facts import Identity
-from store.derived.said_facts import ONE_BANK, SaidFact, read_said_facts
+from store.derived.own_names import read_own_subjects
+from store.derived.said_facts import ONE_BANK, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import bank_lasts, row_lasts
 from store.ledger.stages import OWN, Stage
-from store.schema import EVENT_STORE, FACT, LEDGER, SESSION_HISTORY, UNIT, in_bank
-from store.sql_constants import ONE, ZERO, inline
-from store.text.rules.canonical import fold_text
+from store.memory.held_facts import FactQuestion, HoldingFact, read_ranked_facts
+from store.schema import EVENT_STORE, LEDGER, SESSION_HISTORY, UNIT, in_bank
+from store.sql_constants import inline
 
 #: Bytes of messages from which no more of a session are read: twice what a call may send as its history by default.
 MOST_BYTES = 4_194_304
 
-_UNIT, _FACT, _RETAINED = UNIT.alias("u"), FACT.alias("f"), EVENT_STORE.alias("e")
+_UNIT, _RETAINED = UNIT.alias("u"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
 # Whether a turn of the bank waits for projection: one probe of an index, made once a statement.
 _FACTS_WAIT = exists().where(in_bank(LEDGER), LEDGER.c.stage == inline(Stage.PROJECTION), LEDGER.c.undone)
@@ -74,49 +74,6 @@ RECENT = (
 )
 
 
-def _select_holding(facts: FromClause) -> Select[*tuple[Any, ...]]:
-    """Return the query of the newest valid ones of these facts, without those whose unit was forgotten."""
-    unit = (
-        select(_UNIT.c["metadata"])
-        .where(in_bank(_UNIT), _UNIT.c.unit_id == facts.c.unit_id, _UNIT.c.active, row_lasts(_UNIT))
-        .limit(ONE)
-        .lateral("unit")
-    )
-    value, key, tier, confidence = (
-        unit.c["metadata"][inline(name)].astext for name in ("value", "key", "tier", "confidence")
-    )
-    return (
-        select(
-            facts.c.fact_id,
-            facts.c.key,
-            func.coalesce(value, facts.c.value).label("value"),
-            facts.c.subject,
-            facts.c.valid_from,
-            facts.c.said,
-            func.coalesce(key, facts.c.key).label("shown_key"),
-            func.coalesce(tier, inline("L2")).label("tier"),
-            confidence.label("confidence"),
-        )
-        .join_from(facts, unit, true())
-        .where(in_bank(facts), facts.c.valid_to.is_(None), bank_lasts())
-        .order_by(facts.c.valid_from.desc(), facts.c.position.desc())
-        .limit(_MOST)
-    )
-
-
-def _select_facts_of_session() -> FromClause:
-    """Return the expression of a session's facts, looked up one by one: few units of a session are no messages."""
-    fact = select(_FACT).where(in_bank(_FACT), _FACT.c.unit_id == _UNIT.c.unit_id).offset(ZERO).lateral("f")
-    return (
-        select(fact)
-        .join_from(_UNIT, fact, true())
-        .where(in_bank(_UNIT), _UNIT.c.session_id == _IN_SESSION, _UNIT.c.seq.is_(None))
-        .subquery("facts")
-    )
-
-
-HOLDING = _select_holding(_FACT)
-HOLDING_IN_SESSION = _select_holding(_select_facts_of_session())
 _SESSION, _LEDGER = SESSION_HISTORY.c, LEDGER.c
 OVERVIEW = select(_SESSION.turn_count, _SESSION.message_count, _SESSION.update_ts).where(
     in_bank(SESSION_HISTORY), _SESSION.session_id == bindparam("session"), _SESSION.active, bank_lasts()
@@ -157,16 +114,12 @@ class KeptMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldingFact:
-    """A valid fact; `confidence` is the text of its event."""
+class WantedFacts:
+    """How many facts to read, for whom (None: not known who speaks), and what is said in the turn."""
 
-    fact_id: str
-    key: str
-    value: str = field(repr=False)
-    subject: str = field(repr=False)
-    tier: str
-    confidence: str | None
-    said_at: datetime
+    most: int
+    user: str | None = None
+    said: str = field(default="", repr=False)
 
 
 class SessionHistory:
@@ -189,18 +142,20 @@ class SessionHistory:
             rows = await self._read_recent(connection, host, bank_id, session, most=most, most_bytes=most_bytes)
         return _build_messages(rows)
 
-    async def holding(self, host: UUID, bank: str, session_name: str | None, most: int) -> list[HoldingFact]:
-        """Return the newest valid facts of a bank.
+    async def holding(
+        self, host: UUID, bank: str, wanted: WantedFacts, session_name: str | None = None
+    ) -> list[HoldingFact]:
+        """Return the first valid facts of a bank by rank.
 
         They include facts of the newest turns, also those of the session, before a worker has processed these.
         """
         bank_id = identity.bank_id(host, bank)
         session = None if session_name is None else identity.session_id(bank_id, session_name)
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            return await self._read_holding(connection, host, bank_id, most, session)
+            return await self._read_holding(connection, host, bank_id, wanted, session)
 
     async def recent_and_holding(
-        self, host: UUID, bank: str, session_name: str, messages: int, facts: int, *, within: bool
+        self, host: UUID, bank: str, session_name: str, messages: int, wanted: WantedFacts, *, within: bool
     ) -> tuple[list[KeptMessage], list[HoldingFact]]:
         """Return messages (as `recent`) and facts as of one transaction; `within`: the facts of this session alone.
 
@@ -211,7 +166,7 @@ class SessionHistory:
         async with self._database.tenant(host, ONE_PLAN) as connection:
             rows = await self._read_recent(connection, host, bank_id, session, most=messages)
             waits = not rows or rows[0].facts_wait
-            holding = await self._read_holding(connection, host, bank_id, facts, session, within=within, waits=waits)
+            holding = await self._read_holding(connection, host, bank_id, wanted, session, within=within, waits=waits)
         return _build_messages(rows), holding
 
     async def _read_recent(
@@ -233,17 +188,23 @@ class SessionHistory:
         connection: AsyncConnection,
         host: UUID,
         bank: UUID,
-        most: int,
+        wanted: WantedFacts,
         session: UUID | None = None,
         *,
         within: bool = False,
         waits: bool = True,
     ) -> list[HoldingFact]:
         """Read facts of waiting turns first (if any `waits`), so that those projected meanwhile are among the rest."""
-        asked = {"host": host, "bank": bank, "most": most, "now": self._clock()}
-        said = await read_said_facts(connection, ONE_BANK, asked, session=session) if waits else []
-        rows = await fetch_rows(connection, HOLDING_IN_SESSION if within else HOLDING, {**asked, "session": session})
-        return _line_up(rows, [one for one in said if not within or one.session_id == session])[:most]
+        place = {"host": host, "bank": bank, "now": self._clock()}
+        said = await read_said_facts(connection, ONE_BANK, place, session=session) if waits else []
+        own = frozenset({str(identity.user_id(host, wanted.user))})
+        if wanted.user is not None:
+            own = await read_own_subjects(connection, ONE_BANK, place, wanted.user, said)
+        asked = FactQuestion(own, wanted.user is not None, wanted.said)
+        place |= {"most": wanted.most, "session": session if within else None}
+        return await read_ranked_facts(
+            connection, place, [one for one in said if not within or one.session_id == session], asked
+        )
 
     async def overview(self, host: UUID, bank: str, session_name: str) -> SessionOverview | None:
         """Return the counts of a session; None where there is no such session."""
@@ -253,7 +214,9 @@ class SessionHistory:
             if row is None:
                 return None
             session = asked["session"]
-            facts = await self._read_holding(connection, host, asked["bank"], COUNTED, session, within=True)
+            facts = await self._read_holding(
+                connection, host, asked["bank"], WantedFacts(COUNTED), session, within=True
+            )
         undone = sum((await self.undone(host, bank, session_name)).values())
         tiers = Counter(fact.tier for fact in facts)
         return SessionOverview(row.turn_count, row.message_count, row.update_ts, tiers, undone)
@@ -273,26 +236,6 @@ def _build_messages(rows: Sequence[DriverRow]) -> list[KeptMessage]:
 
 def _build_message(unit_id: UUID, role: str, content: str, parts: str) -> KeptMessage:
     return KeptMessage(unit_id, role, content, orjson.loads(parts) if parts else (), max(len(content), len(parts)))
-
-
-def _line_up(rows: Sequence[DriverRow], said: Sequence[SaidFact]) -> list[HoldingFact]:
-    """Return the valid facts, newest first: of one subject and key the one that was said last. Pure."""
-    # Facts of one moment keep their order: stored rows come newest first, waiting ones in the order they were said.
-    held = {
-        Identity(fact_id, subject, key): ((since, position, -nth), (shown_key, value, subject, tier, confidence))
-        for nth, (fact_id, key, value, subject, since, position, shown_key, tier, confidence) in enumerate(rows)
-    }
-    for nth, one in enumerate(said):
-        at = (one.said_at, one.said, nth)
-        if one.fact.denied:
-            known = held.get(one.identity)
-            if known is not None and known[0][:2] <= at[:2] and fold_text(known[1][1]) == fold_text(one.fact.value):
-                del held[one.identity]
-        elif one.identity not in held or held[one.identity][0][:2] <= at[:2]:
-            fact, subject = one.fact, one.identity.subject
-            held[one.identity] = (at, (fact.key, fact.value, subject, fact.tier.value, f"{fact.confidence:g}"))
-    ordered = sorted(held.items(), key=lambda item: item[1][0], reverse=True)
-    return [HoldingFact(of.fact_id, *told, said_at) for of, ((said_at, *_), told) in ordered]
 
 
 def _name_session(host: UUID, bank: str, session_name: str) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def _derive_facts() -> Select[*tuple[Any, ...]]:
     identity = ("host_id", "bank_id", "fact_id", "subject", "key")
     found = divide_into_stretches(_select_fact_rows().subquery("facts"), identity)
     fact, begun = found.lined.alias("f"), found.begun.alias("b")
-    columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from", "denied")
+    columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from", "denied", "weight")
     fields = {name: fact.c[name] for name in columns}
     until, by = find_end(fact, begun)
     named = (*fields.items(), ("valid_to", until), ("superseded_by", by))
@@ -248,7 +248,7 @@ _FACTS = Expected(
         select f.host_id, f.bank_id, f.unit_id,
                jsonb_build_object('subject', f.subject, 'fact_id', f.fact_id, 'key', f.key, 'value', f.value,
                                   'position', f.position, 'said', f.said, 'valid_from', f.valid_from,
-                                  'denied', f.denied,
+                                  'denied', f.denied, 'weight', f.weight,
                                   'valid_to', f.valid_to,
                                   'superseded_by', f.superseded_by) as row_json
           from afterturn.fact_t f where afterturn.in_scope(f.host_id, f.bank_id, :host, :bank)""",

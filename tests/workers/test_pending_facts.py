@@ -13,7 +13,7 @@ from store.errors import NotFound, TurnBusy
 from store.ledger.stages import Stage
 from store.memory import session_history
 from store.memory.listings import Listings, UnitListed
-from store.memory.session_history import SessionHistory
+from store.memory.session_history import SessionHistory, WantedFacts
 from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
@@ -56,14 +56,14 @@ async def test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_i
 async def test_at_every_stage_the_same_facts_hold_in_another_session_and_none_twice(world: World) -> None:
     history, crew = SessionHistory(world.database, now), Crew(world)
     await world.append("s", "t", messages=dialogue(SAID, "I see."))
-    held, found = await history.holding(HOST, "default", "another", 50), ids(await recalled(world))
+    held, found = await history.holding(HOST, "default", WantedFacts(50), "another"), ids(await recalled(world))
     assert sorted((one.fact_id, one.value) for one in held) == [
         ("user_name", "Ann Moore"),
         ("user_preference", "window seats"),
     ]
     for stage in (Stage.EXTRACTION, Stage.PROJECTION, Stage.EMBEDDING):
         await crew.drain(stage)
-        assert await history.holding(HOST, "default", "another", 50) == held, stage
+        assert await history.holding(HOST, "default", WantedFacts(50), "another") == held, stage
         assert ids(await recalled(world)) == found, stage
 
 
@@ -87,11 +87,11 @@ async def test_facts_that_are_put_in_line_while_a_session_is_read_are_told_once(
 
     for name in ("fetch_rows", "read_said_facts"):
         monkeypatch.setattr(session_history, name, draining(getattr(session_history, name)))
-    _, held = await history.recent_and_holding(HOST, "default", "s", 10, 50, within=False)
+    _, held = await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(50), within=False)
     assert drained
     assert [(one.fact_id, one.value) for one in held] == [
-        ("user_preference", "window seats"),
         ("user_name", "Ann Moore"),
+        ("user_preference", "window seats"),
     ]
 
 
@@ -106,12 +106,12 @@ async def test_what_waits_is_read_with_a_session_only_where_something_does(
 
     monkeypatch.setattr(session_history, "read_said_facts", read)
     await world.append("s", "t", messages=dialogue(SAID, "I see."))
-    early = await history.recent_and_holding(HOST, "default", "s", 10, 50, within=False)
+    early = await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(50), within=False)
     assert len(asked) == 1
     await crew.drain()
-    assert await history.recent_and_holding(HOST, "default", "s", 10, 50, within=False) == early
+    assert await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(50), within=False) == early
     assert len(asked) == 1
-    await history.recent_and_holding(HOST, "default", "a new one", 10, 50, within=False)
+    await history.recent_and_holding(HOST, "default", "a new one", 10, WantedFacts(50), within=False)
     assert len(asked) == 2, "a session without messages tells nothing of what waits"
 
 

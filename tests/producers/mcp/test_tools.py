@@ -448,6 +448,30 @@ async def test_the_prompt_and_the_resources_are_data_for_keys_that_may_search(
         await silent.close()
 
 
+async def test_a_resource_tells_all_facts_page_by_page_the_lasting_first(ana: Tenant, world: World) -> None:
+    said = ["My name is Alice.", *(f"I like thing number {nth}." for nth in range(205))]
+    for turn in range(0, len(said), 41):
+        body = {
+            "session_id": "s",
+            "turn_id": str(turn),
+            "messages": [{"role": "user", "content": words} for words in said[turn : turn + 41]],
+        }
+        assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
+    async with client_of(world, ana) as client:
+        uri, pages = "memory://default", list[list[dict[str, Any]]]()
+        while uri:
+            [content] = (await client.read_resource(uri)).contents
+            told = json.loads(content.text)  # type: ignore[union-attr]
+            pages.append(told["facts"])
+            uri = told["next"]
+        assert [len(page) for page in pages] == [200, 6]
+        assert (pages[0][0]["value"], pages[0][0]["subject"]) == ("Alice", "you")
+        assert len({one["value"] for page in pages for one in page}) == 206
+        for page in ("0", "01", "-1", "101", "x", ""):
+            with pytest.raises(MCPError, match="INVALID_ARGUMENT"):
+                await client.read_resource(f"memory://default?page={page}")
+
+
 def text_of_part(part: Any) -> str:
     assert isinstance(part, types.TextContent)
     return part.text

@@ -1,7 +1,7 @@
 """The rules of a turn's items, without a database."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,9 +13,9 @@ from embeddings.prompt_tokens import ESTIMATE
 from producers.errors import Invalid, TooLarge
 from producers.turns.history import choose_current, choose_delta, choose_history, cut_history
 from producers.turns.items import clean_items, count_tokens, identify_item, outline_item
-from producers.turns.recalled import RecalledContext, fact_json, rank_facts
+from producers.turns.recalled import RecalledContext, fact_json
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
-from store.memory.session_history import HoldingFact
+from store.memory.held_facts import HoldingFact, Whose
 
 MOST = 262_144
 
@@ -224,32 +224,28 @@ def test_trap_18_tokens_are_those_of_all_texts_and_metadata_too() -> None:
     assert 1_000 <= count_tokens([image], ESTIMATE)[0] < 1_100
 
 
-def held(fact_id: str, value: str, tier: str, confidence: str | None, days: float = 0) -> HoldingFact:
-    at = datetime(2026, 3, 9, tzinfo=UTC) - timedelta(days=days)
-    return HoldingFact(fact_id, fact_id.rpartition("_")[2], value, "u", tier, confidence, at)
+def held(
+    fact_id: str,
+    value: str,
+    tier: str,
+    confidence: str | None,
+    *,
+    subject: str | None = None,
+    whose: Whose = Whose.OTHERS,
+) -> HoldingFact:
+    at = datetime(2026, 3, 9, tzinfo=UTC)
+    return HoldingFact(fact_id, fact_id.rpartition("_")[2], value, subject, whose, tier, confidence, at)
 
 
 @pytest.mark.parametrize(
-    "query, found",
+    "subject, whose, told",
     [
-        ("what is my name?", ["Ann", "tea", "milk", "jazz"]),
-        ("where is jazz, and jazz for tea?", ["tea", "Ann", "milk", "jazz"]),
-        ("is milk there?", ["milk", "Ann", "tea", "jazz"]),
-        ("", ["Ann", "tea", "milk", "jazz"]),
+        ("Ann", Whose.OWN, "you"),
+        (None, Whose.OWN, "you"),
+        ("Ann", Whose.NAMED, "Ann"),
+        ("Ann", Whose.OTHERS, "Ann"),
+        (None, Whose.OTHERS, "another"),
     ],
 )
-def test_facts_stand_by_what_they_match_how_sure_lasting_and_new_they_are(query: str, found: list[str]) -> None:
-    facts = [
-        held("today_task", "milk", "L1", "0.80"),
-        held("user_like", "tea", "L2", "0.85", days=1),
-        held("user_like", "jazz", "L2", "nan", days=2),
-        # Who somebody is stays among the first, however much was said since.
-        held("user_name", "Ann", "L0", "0.95", days=400),
-    ]
-    assert [one.value for one in rank_facts(facts, query)] == found
-
-
-def test_of_equal_facts_the_newest_stands_first() -> None:
-    facts = [held("user_like", value, "L2", "0.85", days=90) for value in "abc"]
-    assert [one.value for one in rank_facts(facts, "?")] == ["a", "b", "c"]
-    assert rank_facts([], "?") == []
+def test_a_fact_says_whose_it_is(subject: str | None, whose: Whose, told: str) -> None:
+    assert fact_json(held("user_name", "Ann", "L0", "0.95", subject=subject, whose=whose))["subject"] == told

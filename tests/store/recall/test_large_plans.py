@@ -14,7 +14,7 @@ from embeddings.protocol import Embedder
 from store import identity
 from store.database import Database
 from store.derived.persons import PersonKey, Persons
-from store.memory.session_history import SessionHistory
+from store.memory.session_history import SessionHistory, WantedFacts
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
@@ -189,9 +189,9 @@ async def person(database: Database, key: PersonKey) -> object:
 
 async def session(database: Database, *, within: bool) -> object:
     read = SessionHistory(database, lambda: NOON)
-    kept, facts = await read.recent_and_holding(HOST, HOME, "s3", 20, 200, within=within)
+    kept, facts = await read.recent_and_holding(HOST, HOME, "s3", 20, WantedFacts(20, said="the lake"), within=within)
     assert kept
-    assert len(facts) == (5 if within else 200)
+    assert len(facts) == (5 if within else 20)
     return kept
 
 

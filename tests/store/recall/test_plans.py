@@ -10,8 +10,9 @@ from store import identity
 from store.database import Database
 from store.derived.called_names import CALLED
 from store.derived.reflections import MEMBERS, REFLECTIONS
+from store.memory.held_facts import IN_SESSION, OTHERS, OWN
 from store.memory.memories import LIVES
-from store.memory.session_history import HOLDING, HOLDING_IN_SESSION, RECENT
+from store.memory.session_history import RECENT
 from store.memory.turns import TurnStore
 from store.recall import dense_queries, lexical_queries
 from store.recall.names import SPEAKERS
@@ -57,7 +58,8 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
         (RECENT, ("session_id = ",)),
-        (HOLDING_IN_SESSION, ("session_id = ", "unit_id = u.unit_id")),
+        (IN_SESSION, ("session_id = ", "(unit_id = u_1.unit_id)")),
+        (OWN, ("subject = ANY",)),
         (LIVES, ("session_id = ",)),
         (SAID, ("occurred_start IS NULL",)),
         (REFLECTIONS, ("reflection_id = t.id", "(aggregate_key)::text = ", "unit_id = (s.id)")),
@@ -72,6 +74,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         "speakers",
         "history of a session",
         "facts of a session",
+        "facts of a speaker",
         "a single memory",
         "units of a day",
         "reflections and their sources",
@@ -87,10 +90,13 @@ async def test_what_is_looked_up_is_found_by_its_own_index(
     assert "Seq Scan on posting_t" not in plan
 
 
-async def test_the_newest_facts_that_hold_are_read_in_the_order_of_their_index(lonely: Database, filled: UUID) -> None:
-    plan = await generic_plan(lonely, filled, HOLDING)
-    assert "using fact_holding" in plan, plan
-    assert not any("Sort Key" in line for line in plan.splitlines()), plan
+async def test_the_newest_facts_of_others_are_read_in_the_order_of_their_index(lonely: Database, filled: UUID) -> None:
+    """No more than are ranked are read, however many the bank has."""
+    plan = await generic_plan(lonely, filled, OTHERS)
+    [read] = [line for line in plan.splitlines() if "using fact_holding" in line]
+    before = plan[: plan.index(read)]
+    assert before.rindex("Limit") > before.rfind("Sort Key"), plan
+    assert "Anti Join" not in plan, plan
 
 
 async def test_the_newest_facts_of_a_kind_are_read_in_the_order_of_their_index(lonely: Database, filled: UUID) -> None:

@@ -13,7 +13,7 @@ from store.errors import ResourceBusy, StatementTimeout
 from store.maintenance import ExpiryTask, FoundBank
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.memories import Memories, NewMemory
-from store.memory.session_history import SessionHistory
+from store.memory.session_history import SessionHistory, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
 from store.memory.units import Units
 from store.recall.query import RecallQuery
@@ -63,7 +63,7 @@ async def test_a_fact_ends_with_what_it_was_drawn_from_and_a_task_with_its_day(y
     assert await known(yard) == ["Ann", "hiking"]
     yard.ahead = 2 * DAY
     assert await known(yard) == ["Ann"]
-    holding = await SessionHistory(yard.world.database, yard.clock).holding(HOST, "default", "s", 50)
+    holding = await SessionHistory(yard.world.database, yard.clock).holding(HOST, "default", WantedFacts(50), "s")
     assert [one.fact_id for one in holding] == ["user_name"]
 
 

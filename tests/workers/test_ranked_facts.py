@@ -1,0 +1,146 @@
+"""The facts of a turn: the speaker's first, then those of people that the input names, by the contract's score."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from store import identity
+from store.memory.held_facts import HoldingFact, Whose
+from store.memory.session_history import SessionHistory, WantedFacts
+from store.memory.turns import Appended, NewMessage, NewTurn
+from store.replay import verify_log
+from tests.workers.conftest import HOST, World
+from tests.workers.stages import Crew
+
+NOON = datetime(2026, 3, 9, 12, tzinfo=UTC)
+ROW = """
+    with unit as (
+        insert into afterturn.agent_memory_unit_t
+               (host_id, bank_id, unit_id, content, event_date, fact_type, user_id, origin, turn_id, position, metadata,
+                update_ts, update_user)
+        values (:host, :bank, :unit, :value, :at, 'world', :user, 'extraction', :unit, :position,
+                cast(:metadata as jsonb), :at, 'test')
+    )
+    insert into afterturn.fact_t
+           (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, said, weight)
+    values (:host, :bank, :unit, :subject, :fact_id, :key, lower(:value), :position, :at, :position, :weight)"""
+
+
+async def say(world: World, user: str | None, *said: str, name: str | None = None, session: str = "s") -> None:
+    for words in said:
+        new = NewTurn("default", session, uuid4().hex, [NewMessage("user", words, name=name)], user_id=user)
+        assert isinstance((await world.turns.append(HOST, [new]))[0], Appended)
+
+
+async def read(world: World, user: str | None, said: str = "", most: int = 20) -> list[HoldingFact]:
+    history = SessionHistory(world.database, lambda: NOON)
+    return await history.holding(HOST, "default", WantedFacts(most, user, said), "another")
+
+
+async def put(
+    world: World, value: str, tier: str, confidence: str, *, days: float = 0, user: str | None = None
+) -> None:
+    """Write a fact as the stages do, without its turn."""
+    bank, of = identity.bank_id(HOST, "default"), identity.user_id(HOST, user)
+    [row] = await world.sql("select coalesce(max(position), 0) + 1 as position from afterturn.fact_t")
+    kind = {"L0": "name", "L1": "task"}.get(tier, "like")
+    await world.sql(
+        ROW,
+        host=HOST,
+        bank=bank,
+        unit=uuid4(),
+        user=of,
+        subject=str(of),
+        fact_id=f"user_{kind}",
+        key=value if kind == "like" else kind,
+        value=value,
+        at=NOON - timedelta(days=days),
+        position=row.position,
+        metadata=json.dumps(
+            {"fact_id": f"user_{kind}", "key": kind, "value": value, "tier": tier, "confidence": confidence}
+        ),
+        weight=float(confidence) + {"L0": 0.35, "L1": 0.10}.get(tier, 0.20),
+    )
+
+
+def tell(facts: Sequence[HoldingFact]) -> list[tuple[Whose, str | None, str]]:
+    return [(one.whose, one.subject, one.value) for one in facts]
+
+
+@pytest.mark.parametrize(
+    "said, found",
+    [
+        ("what is my name?", ["Ann", "tea", "milk", "jazz"]),
+        ("where is JAZZ, and jazz for tea?", ["tea", "jazz", "Ann", "milk"]),
+        ("is milk there?", ["milk", "Ann", "tea", "jazz"]),
+        ("100%_\\", ["Ann", "tea", "milk", "jazz"]),
+        ("", ["Ann", "tea", "milk", "jazz"]),
+    ],
+)
+async def test_facts_stand_by_what_they_match_how_sure_lasting_and_new_they_are(
+    world: World, said: str, found: list[str]
+) -> None:
+    await world.append()
+    await put(world, "milk", "L1", "0.80")
+    await put(world, "tea", "L2", "0.85", days=1)
+    await put(world, "jazz", "L2", "0.85", days=3)
+    # Who somebody is stays among the first, however much was said since.
+    await put(world, "Ann", "L0", "0.95", days=400)
+    assert [one.value for one in await read(world, None, said)] == found
+    assert [one.value for one in await read(world, None, said, most=2)] == found[:2]
+
+
+async def test_of_equal_facts_the_newest_stands_first(world: World) -> None:
+    await world.append()
+    for days, value in ((92, "c"), (90, "a"), (91, "b")):
+        await put(world, value, "L2", "0.85", days=days)
+    assert [one.value for one in await read(world, None)] == ["a", "b", "c"]
+
+
+async def test_a_name_is_told_however_many_facts_were_said_since(world: World) -> None:
+    await say(world, "ann", "My name is Alice.")
+    await Crew(world).drain()
+    for nth in range(205):
+        await put(world, f"thing {nth}", "L2", "0.85", user="ann")
+    assert tell(await read(world, "ann"))[0] == (Whose.OWN, "Alice", "Alice")
+    assert (await read(world, None))[0].value == "Alice"
+
+
+async def test_each_user_is_told_the_own_facts_first_then_those_of_whom_the_input_names(world: World) -> None:
+    names = ["Ann", "Bo", "Cy", "Dora"]
+    for name in names:
+        await say(world, f"u-{name}", f"My name is {name}.", f"I like {name}berries.")
+    await say(world, "silent", "I live in Oslo.")
+    await say(world, None, "I like the sea.")
+    early = None
+    for _ in range(2):
+        found = await read(world, "u-Bo", "what does Dora's friend eat?")
+        assert tell(found)[:2] == [(Whose.OWN, "Bo", "Bo"), (Whose.OWN, "Bo", "Boberries")]
+        assert {one.subject for one in found if one.whose is Whose.NAMED} == {"Dora"}
+        others = [one for one in found if one.whose is Whose.OTHERS]
+        assert [one.whose for one in found] == sorted(one.whose for one in found)
+        # What a user said who gives no name is nobody's to this one; what was said without a user is the bank's.
+        assert {one.subject for one in others} == {"Ann", "Cy", None}
+        assert [one.value for one in others if one.subject is None] == ["the sea"]
+        unknown = await read(world, None, "Where is Oslo?")
+        assert tell(unknown)[0] == (Whose.OWN, None, "the sea")
+        assert "Oslo" in {one.value for one in unknown}
+        assert early in (None, found)
+        early = found
+        await Crew(world).drain()
+    report = await verify_log(world.postgres.owner_url)
+    assert report.equal
+    assert all(one.equal for one in report.derived)
+
+
+async def test_a_fact_of_a_session_is_ranked_among_those_of_this_session_alone(world: World) -> None:
+    await say(world, "ann", "I like tea.", session="s")
+    await say(world, "ann", "I like jazz.", session="other")
+    history = SessionHistory(world.database, lambda: NOON)
+    for _ in range(2):
+        _, found = await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(20, "ann"), within=True)
+        assert [(one.value, one.whose) for one in found] == [("tea", Whose.OWN)]
+        await Crew(world).drain()
