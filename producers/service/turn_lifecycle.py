@@ -205,9 +205,7 @@ class TurnLifecycle:
         """Return the recalled context, without units that the history shows already."""
         limits = self._settings.mcp.memory
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
-        chunks = [
-            chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked
-        ]
+        chunks = [chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked]
         return RecalledContext(
             [fact_json(one) for one in facts],
             insights[: limits.insight_recall_limit],

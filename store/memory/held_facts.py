@@ -41,7 +41,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-from store.derived.facts import weigh_fact
+from store.derived.facts import Identity, weigh_fact
 from store.derived.own_names import OWN_NAME
 from store.derived.said_facts import SaidFact
 from store.driver_rows import DriverRow, fetch_rows
@@ -316,7 +316,9 @@ async def read_ranked_facts(
     """
     told, denied = _settle(said)
     parameters = {**place, **asked.as_parameters(place["host"], place["now"]), **_as_arrays(told, denied)}
-    introduced = {one.identity.subject: one.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied}
+    introduced = {
+        one.identity.subject: one.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied
+    }
     parameters["introduced"] = sorted(introduced)
     parameters["called"] = [
         subject
@@ -330,7 +332,9 @@ async def read_ranked_facts(
         if (left := place["most"] - len(rows)) > 0:
             rows += await fetch_rows(connection, OTHERS, parameters | {"most": left})
     waiting = {one.unit_id: one for one in said}
-    names = {one.identity.subject: one.fact.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied}
+    names = {
+        one.identity.subject: one.fact.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied
+    }
     return [_build_fact(row, waiting.get(row.unit_id) if row.waits else None, names) for row in rows]
 
 

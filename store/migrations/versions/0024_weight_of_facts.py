@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0.1.0_0021"
-down_revision = "0.1.0_0020"
+revision = "0.1.0_0024"
+down_revision = "0.1.0_0023"
 
 
 def upgrade() -> None:
