@@ -122,11 +122,14 @@ TRIP: dict[str, Any] = {"bank": f"{MARK} trip"}
 
 
 def list_questions(tenant: Tenant, **moment: str) -> dict[str, Read]:
-    """Return questions by their names; `moment` is what they are about."""
-    arms = [arm.name for arm in ARMS if arm.name != "time"]
+    """Return questions by their names; `moment` is what they are about.
+
+    Each arm is asked alone; two of them answer only where the question asks for what they find.
+    """
+    arms = [arm.name for arm in ARMS]
+    asks = {"recent": {"query": "What did I just say?"}, "time": {"query": "What was said today?"}}
     asked: dict[str, dict[str, Any]] = {
-        **{f"arm {one}": {"without": [arm.name for arm in ARMS if arm.name != one]} for one in arms},
-        "arm time": {"query": "What was said today?", "without": arms},
+        **{f"arm {one}": {"without": [arm for arm in arms if arm != one], **asks.get(one, {})} for one in arms},
         "facts": {"kinds": ["world"]},
         "reflections": {"kinds": ["observation"]},
         "session": {"session_id": "s"},

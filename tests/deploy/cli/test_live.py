@@ -186,7 +186,7 @@ async def test_a_unit_is_corrected_pinned_and_forgotten_by_commands(live: Live, 
     assert (shown["text"], shown["version"]) == ("the walrus is called Praline", 2)
     for command, changed in (("pin", True), ("pin", False)):
         assert (await asyncio.to_thread(live.answer, "unit", command, unit))["changed"] is changed
-    assert (await client.recall("what is the weather", k=1)).results[0].unit_id == unit
+    assert (await client.recall("what is the weather", k=2)).results[0].unit_id == unit
     assert (await asyncio.to_thread(live.answer, "unit", "unpin", unit))["pinned"] is False
     unasked = await asyncio.to_thread(live.run, "unit", "forget", unit)
     assert unasked.exit_code == 2

@@ -41,6 +41,15 @@ async def test_only_so_many_are_put_first_the_best_of_them(memory: Memory) -> No
     assert (await memory.texts(ASKED, k=2))[0] in ("Ann plays the trumpet.", "Ann plays the trumpet well.")
 
 
+async def test_pins_take_half_of_an_answer_and_of_a_single_unit_nothing(memory: Memory) -> None:
+    await memory.say("Call me Robin.", "The house has rules.", metadata=PIN)
+    await memory.say("Ann plays the trumpet.", "The instrument is in the attic.")
+    for k, pins in ((1, 0), (2, 1), (3, 1), (4, 2)):
+        answer = await memory.ask(ASKED, k=k)
+        assert [one.pinned for one in answer.items] == [True] * pins + [False] * (k - pins)
+        assert answer.items[pins].text == "Ann plays the trumpet."
+
+
 async def test_pins_keep_to_filters_and_to_their_bank(memory: Memory) -> None:
     await memory.say("Call me Robin.", metadata=PIN, session="s2")
     await memory.say("Ann plays the trumpet.")
