@@ -18,10 +18,15 @@ async def say(tenant: Tenant, words: str, session: str = "s", **more: Any) -> No
     assert reply.status_code == 201, reply.text
 
 
-async def found(tenant: Tenant, query: str = "violin", **asked: Any) -> list[str]:
+async def recall(tenant: Tenant, query: str = "violin", **asked: Any) -> dict[str, Any]:
     reply = await tenant.http.post("/api/v1/recall", json={"query": query, **asked})
     assert reply.status_code == 200, reply.text
-    return [one["text"] for one in reply.json()["results"]]
+    answer: dict[str, Any] = reply.json()
+    return answer
+
+
+async def found(tenant: Tenant, query: str = "violin", **asked: Any) -> list[str]:
+    return [one["text"] for one in (await recall(tenant, query, **asked))["results"]]
 
 
 async def test_tags_are_kept_with_a_turn_and_hold_a_recall_to_it(ana: Tenant) -> None:
@@ -117,11 +122,13 @@ async def test_across_banks_one_budget_of_tokens_holds_for_all_of_them(ana: Tena
     for bank in ("one", "two", "three", "four"):
         await say(ana, f"violin {bank}", bank=bank, user_id="ana")
     asked: dict[str, Any] = {"user_id": "ana", "across_banks": True}
-    assert len(await found(ana, **asked)) == 4
+    whole = await recall(ana, **asked)
+    assert len(whole["results"]) == 4
     assert await found(ana, **asked, max_tokens=1) == []
-    several = await found(ana, **asked, max_tokens=5)
-    assert 0 < len(several) < 4
-    assert len(await found(ana, **asked, max_tokens=1000)) == 4
+    fewer = await recall(ana, **asked, max_tokens=whole["tokens"] - 1)
+    assert len(fewer["results"]) == 3
+    assert fewer["tokens"] < whole["tokens"]
+    assert len(await found(ana, **asked, max_tokens=whole["tokens"])) == 4
 
 
 async def test_what_the_agent_has_before_it_is_said_with_the_session_it_is_of(ana: Tenant) -> None:
