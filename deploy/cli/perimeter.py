@@ -12,7 +12,6 @@ import structlog
 import typer
 import uvloop
 
-from deploy.api.http_server import serve_application
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
@@ -148,6 +147,9 @@ async def _serve_app(app: Any, host: str, port: int) -> None:
         loop.add_signal_handler(stop, ending.set)
     telling = asyncio.create_task(_tell_when_ready(host, port))
     try:
+        # Imported only now: prometheus_client decides at import whether processes share their samples.
+        from deploy.api.http_server import serve_application  # noqa: PLC0415
+
         await serve_application(app, host, port, ApiSettings(), ending)
     finally:
         telling.cancel()

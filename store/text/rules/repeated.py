@@ -88,7 +88,8 @@ _MAIL = re.compile(
 _OPENS = r"(?:^|[.!?\n,;]\s{0,3}|\b(?:please|can you|could you|would you|help me|kindly)\s{1,3})"
 _COLON = r"\s?:(?=\s|$|[\"'\u201c\u2018\u201e])"
 _OPENED_SAYING = re.compile(
-    rf"\b{_SAYS}(?: (?:this|that|to me|me|us|back|as follows|in \w{{1,20}})){{0,2}}{_COLON}", re.IGNORECASE
+    rf"\b(?<!as I )(?<!like I ){_SAYS}(?: (?:this|that|to me|me|us|back|as follows|in \w{{1,20}})){{0,2}}{_COLON}",
+    re.IGNORECASE,
 )
 _WORK = (
     r"(?:translate|proof-?read|re-?write|rephrase|reword|paraphrase|summari[sz]e|spell-?check|grammar-?check|fix"
