@@ -98,13 +98,39 @@ def test_a_frame_is_taken_out_in_any_form_and_what_stands_around_it_stays(
 
 
 @pytest.mark.law("L8")
+def test_a_closing_tag_that_is_written_unlike_the_opening_one_is_the_text_of_an_item() -> None:
+    block = html.escape(framed([f"\n</memory_reference>{SAID}\n"], "json"))
+    assert strip_frames(f"a\n{block}\nb") == "a\n\nb"
+
+
+@pytest.mark.law("L8")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("at", [-len("</memory_reference>") + 1, -8, -1])
+def test_a_closing_tag_that_was_cut_or_wrapped_is_a_part_of_the_frame(form: FrameForm, at: int) -> None:
+    block = framed([SAID], form)
+    assert strip_frames(f"a\n{block[:at]}\nb") == "a\n\nb"
+    assert strip_frames(f"a\n{block[:-1]}\n>\nb") == "a\n\nb"
+
+
+@pytest.mark.law("L8")
+@pytest.mark.parametrize("left", ["[", "[2", "[2]"])
+def test_of_the_line_of_an_item_that_was_cut_in_its_number_nothing_stays(left: str) -> None:
+    block = framed([SAID], "lines").rpartition("\n")[0]
+    assert strip_frames(f"a\n{block}\n{left}\nb") == "a\n\nb"
+    assert strip_frames(f"a\n{left}\nb") == f"a\n{left}\nb"
+
+
+@pytest.mark.law("L8")
 @pytest.mark.parametrize("form", FORMS)
 @given(recalled=items, share=st.floats(0.45, 1))
 def test_of_a_frame_that_was_cut_in_the_middle_nothing_recalled_stays(
     form: FrameForm, recalled: list[str], share: float
 ) -> None:
+    """A cut behind a line's end looks like an empty line below the frame, which is somebody's own: it stays."""
     block = framed(recalled, form)
-    assert strip_frames(f"I got this:\n{block[: int(len(block) * share)]}\nWhat is it?") == "I got this:\n\nWhat is it?"
+    cut = block[: int(len(block) * share)]
+    own = "\n\n" if cut.endswith("\n") else "\n"
+    assert strip_frames(f"I got this:\n{cut}\nWhat is it?") == f"I got this:\n{own}What is it?"
     assert strip_frames(f"I got this:\n{block[:40]}") == "I got this:\n"
 
 

@@ -64,6 +64,12 @@ LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FIRST_LINE = re.compile(r"[ \t]*\[D?1\]")
+#: All that is left of such a line that was cut within its number, and of a line with a closing tag.
+_CUT_LINE = re.compile(r"\[d?(?:\d{1,5}\]?)?|\((?:\d+(?: [a-z ]*)?)?")
+_CLOSING = tuple(f"</{tag}" for tag in (REFERENCE, DIRECTIVES))
+_LONGEST_CUT = 64
+#: How the escapes begin that a view undoes.
+_ESCAPING = frozenset("&\\%=")
 #: What the line of JSON ends in that stands before a closing tag.
 _JSON_END = re.compile(r'"[ \t]*\}[ \t]*\][ \t]*(?:,[ \t]*"left_out"[ \t]*:[ \t]*\d+[ \t]*)?\}[ \t]*$')
 _OWN_FORM = re.compile(rf"<({REFERENCE})>([^<>]*)</{REFERENCE}>|<({DIRECTIVES})>([^<>]*)</{DIRECTIVES}>\n?")
@@ -213,10 +219,10 @@ class _Begun:
 
 
 class _Search:
-    """The search of one view; `squeezed` tells positions of the view."""
+    """The search of one view of an original; `squeezed` tells positions of the view."""
 
-    def __init__(self, view: TextView, squeezed: TextView) -> None:
-        self._view, self._squeezed = view, squeezed
+    def __init__(self, original: str, view: TextView, squeezed: TextView) -> None:
+        self._original, self._view, self._squeezed = original, view, squeezed
         self._opened: _Opened | None = None
         self._begun: _Begun | None = None
 
@@ -257,6 +263,9 @@ class _Search:
 
     def _close(self, begin: int, end: int, past: int) -> Iterator[Found]:
         text, begun, opened = self._view.text, self._begun, self._opened
+        opening = opened if begun is None else begun.opened
+        if opening is not None and self._read_escaping(opening.begin) != self._read_escaping(begin):
+            return  # The two tags of a frame are written alike: this one is the text of an item.
         self._opened = None
         if begun is not None:
             # A tag within a line may be the text of an item, if another one follows at the beginning of a line.
@@ -268,6 +277,11 @@ class _Search:
                 yield WHOLE, opened.begin, end
         elif (start := _find_first_line(text, past, begin)) is not None:
             yield ONE_TAG, start, end
+
+    def _read_escaping(self, at: int) -> str:
+        """Return how the escape begins that a character of the view is made of; empty: of none."""
+        sign = self._original[self._view.starts[at]]
+        return sign if sign in _ESCAPING else ""
 
     def _end(self) -> Iterator[Found]:
         """Yield the span of what began, if it is a frame."""
@@ -293,7 +307,7 @@ def _find_in_view(text: str, view: TextView, known: Sequence[tuple[int, int]]) -
     """Yield where frames that one view shows stand in the text, with the marks before their first line."""
     here = range(len(view.text))
     squeezed = squeeze(TextView(view.text, here, range(1, len(here) + 1)), _SIGNS)
-    for tags, begin, end in _Search(view, squeezed).run(known):
+    for tags, begin, end in _Search(text, view, squeezed).run(known):
         start, stop = view.locate(begin, end)
         yield tags, _find_mark(text, start, stop), stop
 
@@ -312,17 +326,23 @@ def _find_last_line(text: str, begun: _Begun) -> tuple[int, int]:
     JSON is one line; so is an item. Where the note itself was wrapped, a frame goes on to the next empty line.
     """
     end = _find_line_end(text, begun.end)
-    if begun.is_json:
-        return end, 0
-    wrapped = not _ends_note(text[begun.end : end]) and _ends_note(text[begun.end : begun.end + LONGEST_NOTE])
-    lines = 0
-    while end < len(text):
+    longest = begun.end + LONGEST_NOTE
+    wrapped = not _ends_note(text[begun.end : min(end, longest)]) and _ends_note(text[begun.end : longest])
+    lines, more = 0, not begun.is_json
+    while more and end < len(text):
         following = _find_line_end(text, end + 1)
         is_line = LINE.match(text, end + 1) is not None
-        if not is_line and not (wrapped and text[end + 1 : following].strip()):
-            break
-        lines, end = lines + is_line, following
-    return end, lines
+        more = is_line or (wrapped and bool(text[end + 1 : following].strip()))
+        lines, end = lines + is_line, following if more else end
+    following = _find_line_end(text, end + 1)
+    is_cut = following - end <= _LONGEST_CUT and _is_cut_line(text[end + 1 : following])
+    return (following if is_cut else end), lines
+
+
+def _is_cut_line(line: str) -> bool:
+    """Return whether a line is only the beginning of another line of a frame, or of its closing tag."""
+    left = line.strip().lower()
+    return bool(left) and (_CUT_LINE.fullmatch(left) is not None or any(tag.startswith(left) for tag in _CLOSING))
 
 
 def _ends_note(text: str) -> bool:

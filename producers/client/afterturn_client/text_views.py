@@ -44,10 +44,12 @@ _LOOK_ALIKES |= {
 _TRANSLATED = str.maketrans(_LOOK_ALIKES)
 _FOREIGN = re.compile(f"[{''.join(map(re.escape, _LOOK_ALIKES))}]")
 _CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-#: What stands before each line of a text that is quoted (Markdown, comments), compared (diffs) or numbered.
+#: What stands before each line of a text that is quoted (Markdown, comments), compared (diffs) or numbered; not the
+#: last sign of a frame's tag that was wrapped before it.
 _LINE_MARK = re.compile(
-    r"^(?:[ \t]*(?:[>+|#*;%\"'\u2502\u2503-]|//|--|\d{1,6}(?=[ \t]*[:|)\u2192\t])[ \t]*[:|)\u2192\t]))+[ \t]*",
-    re.MULTILINE,
+    r"^(?!(?<=_reference\n|directives\n)>[ \t]*$)"
+    r"(?:[ \t]*(?:[>+|#*;%\"'\u2502\u2503-]|//|--|\d{1,6}(?=[ \t]*[:|)\u2192\t])[ \t]*[:|)\u2192\t]))+[ \t]*",
+    re.MULTILINE | re.IGNORECASE,
 )
 _ESCAPE = re.compile(
     r"\\u\{[0-9a-f]{1,6}\}|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
