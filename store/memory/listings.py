@@ -80,6 +80,8 @@ TURNS = (
     )
     .order_by(_UNIT.seq)
 )
+#: Types of parts that hold a message's words: text, and an item that an interface keeps whole.
+SPOKEN_PARTS = frozenset({"text", "input_text", "output_text", "response_item"})
 # The item itself is kept in the log alone, as in SessionHistory.
 MESSAGES = (
     select(
@@ -90,6 +92,7 @@ MESSAGES = (
         _UNIT.content,
         _UNIT.event_date,
         _EVENT.data["parts"].astext.label("parts"),
+        _EVENT.data["content"].astext.label("said"),
     )
     .outerjoin_from(
         UNIT,
@@ -344,5 +347,13 @@ def _show_message(row: Row[Any]) -> TurnMessageShown:
         row.name,
         row.content,
         row.event_date,
-        orjson.loads(row.parts) if row.parts else (),
+        _read_parts(row),
     )
+
+
+def _read_parts(row: Row[Any]) -> Sequence[Mapping[str, Any]]:
+    """Return a message's parts; those with words give place to the text that a correction gave it."""
+    parts: Sequence[Mapping[str, Any]] = orjson.loads(row.parts) if row.parts else ()
+    if not parts or row.said == row.content:
+        return parts
+    return ({"type": "text", "text": row.content}, *(part for part in parts if part.get("type") not in SPOKEN_PARTS))

@@ -64,6 +64,24 @@ async def test_a_unit_shows_its_former_versions_and_its_pin(ana: Tenant, turn: d
     assert (await ana.http.get(f"/api/v1/units/{unit}")).status_code == 404
 
 
+async def test_after_a_correction_the_parts_of_a_message_hold_the_new_text(ana: Tenant, turn: dict[str, Any]) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://pictures.example/lake.png"}}
+    content = [{"type": "text", "text": SAID}, picture]
+    turn = {**turn, "messages": [{"role": "user", "content": content}]}
+    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+    asked = {name: turn[name] for name in ("session_id", "turn_id")}
+
+    async def shown() -> dict[str, Any]:
+        [message] = (await ana.http.get("/api/v1/turns", params=asked)).json()["messages"]
+        return dict(message)
+
+    told = await shown()
+    assert told["parts"] == content
+    assert (await ana.http.patch(f"/api/v1/units/{told['unit_id']}", json={"content": NEW})).status_code == 200
+    told = await shown()
+    assert (told["content"], told["parts"]) == (NEW, [{"type": "text", "text": NEW}, picture])
+
+
 async def test_whoever_saw_an_older_version_is_refused(ana: Tenant, turn: dict[str, Any]) -> None:
     unit = await unit_of(ana, turn)
     bodies = [{"content": f"{NEW} {n}", "version": 1} for n in range(4)]
