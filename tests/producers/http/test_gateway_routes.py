@@ -170,7 +170,7 @@ async def test_a_hosts_own_key_finds_the_bank_by_its_name(world: World, user: Te
 async def test_recalled_text_is_not_remembered_again(world: World, user: Tenant) -> None:
     await post(world, "add", added(user))
     owner = await world.tenant(user.host)
-    answer = await owner.http.post("/api/v1/recall", json={"query": "x", "bank": "gateway:default:default:ana"})
+    answer = await owner.http.post("/api/v1/recall", json={"query": "Lisbon", "bank": "gateway:default:default:ana"})
     echo = {**SAID[0], "timestamp": 5, "content": answer.json()["reference"]["content"]}
     assert (await post(world, "add", added(user, messages=[echo]))).json()["data"]["message_count"] == 0
     assert await count(world, user, "agent_memory_unit_t") == 2

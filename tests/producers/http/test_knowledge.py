@@ -191,7 +191,7 @@ async def test_a_directive_is_known_by_its_name(world: World, ana: Tenant) -> No
 
 async def test_units_are_linked_by_command(ana: Tenant, turn: dict[str, Any]) -> None:
     await ana.http.post("/api/v1/turns", json=turn)
-    found = (await ana.http.post("/api/v1/recall", json={"query": "Lisbon hotel"})).json()["results"]
+    found = (await ana.http.post("/api/v1/recall", json={"query": "Lisbon hotel", "k": 10})).json()["results"]
     units = [one["unit_id"] for one in found]
     link = {"from_unit_id": units[0], "to_unit_id": units[1], "link_type": "causes", "weight": 0.5}
     answers = [await ana.http.post("/api/v1/links", json=link) for _ in range(2)]
