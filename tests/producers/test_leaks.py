@@ -75,7 +75,7 @@ async def everything(world: World, ana: Tenant) -> None:
     await http.get(f"/api/v1/turns/{s['session']}/{s['turn']}", params={"bank": s["bank"]})
     await http.get(f"/api/v1/turns/{s['session']}/{s['turn']}", params={s["field"]: s["bank"]})
     await http.get(f"/{s['content']}")
-    question = {"query": s["question"], "bank": s["bank"], "session_id": s["session"]}
+    question = {"query": s["question"], "bank": s["bank"], "session_id": s["session"], "k": 5}
     recalled = await http.post("/api/v1/recall", json=question)
     await http.post("/api/v1/recall", json={**question, "k": s["content"]})
     await http.post("/api/v1/recall", json={**question, "min_position": 2**62})

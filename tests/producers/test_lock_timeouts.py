@@ -98,7 +98,7 @@ async def test_of_a_batch_only_turns_of_the_held_session_are_busy(
 
 async def test_whatever_changes_a_held_bank_is_answered(ana: Tenant, turn: Turn, psql: AsyncConnection) -> None:
     await ana.http.post("/api/v1/turns", json=turn)
-    found = (await ana.http.post("/api/v1/recall", json={"query": "Lisbon"})).json()["results"]
+    found = (await ana.http.post("/api/v1/recall", json={"query": "Lisbon", "k": 5})).json()["results"]
     unit = f"/api/v1/units/{found[0]['unit_id']}"
     link = {"from_unit_id": found[0]["unit_id"], "to_unit_id": found[1]["unit_id"], "link_type": "causes"}
     async with holding(psql, "bank", places(ana)["bank"]):

@@ -25,7 +25,8 @@ async def test_the_same_names_on_two_hosts_are_two_turns(ana: Tenant, bob: Tenan
     other = {**turn, "messages": [{"role": "user", "content": "Something else"}]}
     assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
     assert (await bob.http.post("/api/v1/turns", json=other)).status_code == 201
-    texts = [r["text"] for r in (await bob.http.post("/api/v1/recall", json={"query": "Lisbon"})).json()["results"]]
+    asked = {"query": "Lisbon", "k": 5}
+    texts = [r["text"] for r in (await bob.http.post("/api/v1/recall", json=asked)).json()["results"]]
     assert texts == ["Something else"]
 
 

@@ -137,6 +137,8 @@ def test_no_engine_and_no_connection_is_made_beside_the_one_function() -> None:
         for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
+        # The laboratory makes faults: half a statement is what no engine sends.
+        and not path.is_relative_to(ROOT / "deploy" / "lab")
         and _called(node.func) in {"create_async_engine", "asyncpg.connect", "create_pool"}
     ]
     assert found == ["store/connections.py"]

@@ -63,7 +63,9 @@ async def test_a_session_that_works_is_left_alone(lonely: Database, monkeypatch:
     host = await new_host(lonely)
     async with lonely.tenant(host) as idle, lonely.tenant(host) as working:
         await idle.execute(text("select 1"))
-        sleeping = asyncio.ensure_future(working.execute(text("select pg_sleep(0.5)")))
+        sleeping = asyncio.ensure_future(working.execute(text("select pg_sleep(1)")))
+        # Between the messages of a statement even a session that works waits for its client, for a moment.
+        await asyncio.sleep(0.3)
         while not sleeping.done():
             assert await end_half_open_sessions(lonely) == 0
         await sleeping

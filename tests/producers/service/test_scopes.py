@@ -169,7 +169,7 @@ async def test_a_bank_of_an_agent_is_shared_by_its_users_and_by_no_other_agent(
     assert await found(ana, "lunch", bank="@planner/plans") == ["lunch is at noon"]
     await ana.http.post("/api/v1/turns", json=said(turn, "dinner is at eight", bank="plans"))
     assert await found(ana, "dinner", bank="plans") == ["dinner is at eight"]
-    assert await found(planner, "dinner", bank="@planner/plans") == ["lunch is at noon"]
+    assert await found(planner, "lunch", bank="@planner/plans") == ["lunch is at noon"]
     [bank] = (await cook.http.get("/api/v1/banks")).json()["banks"] or [None]
     assert bank is None
 
