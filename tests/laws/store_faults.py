@@ -163,7 +163,7 @@ FAULTS = (
         before="       set digest = decode(",
         after="       set digest = t.digest -- decode(",
         held_by="tests/producers/service/test_erasures.py",
-        tests=("test_a_turn_that_was_erased_is_a_conflict_whatever_its_body",),
+        tests=("test_a_turn_that_was_erased_is_refused_as_erased_whatever_its_body",),
     ),
     Mutant(
         law="L11",
