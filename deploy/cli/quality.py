@@ -154,9 +154,9 @@ def _build_sets_table(found: Mapping[str, QualityReport]) -> ResultTable:
     table = ResultTable("set", "questions", *NAMES)
     rows = {name: one.figures[-1] for name, one in found.items()}
     for name, row in rows.items():
-        table.add_row(name, str(row.questions), *(f"{row.means[figure]:.3f}" for figure in NAMES))
+        table.add_values(name, str(row.questions), *(f"{row.means[figure]:.3f}" for figure in NAMES))
     means = (fmean(row.means[figure] for row in rows.values()) for figure in NAMES)
-    table.add_row(
+    table.add_values(
         "mean of the sets", str(sum(row.questions for row in rows.values())), *(f"{one:.3f}" for one in means)
     )
     return table
