@@ -121,7 +121,7 @@ FAULTS = (
         before="    return line if marked and _ONLY_MARKS.fullmatch(text, line, start) else start\n",
         after="    return start\n",
         held_by="tests/producers/service/test_framing.py",
-        tests=("test_a_frame_that_is_quoted_line_by_line_is_taken_out_with_its_marks",),
+        tests=("test_a_frame_that_is_quoted_line_by_line_is_taken_out_with_its_marks[lines->]",),
     ),
     Mutant(
         law="L8",
