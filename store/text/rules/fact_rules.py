@@ -327,7 +327,7 @@ RULES = (
         "dislike",
         Tier.L2,
         0.85,
-        "{who} dislikes {value}.",
+        "{who} does not like {value}.",
         needs=(
             "hate",
             "like",
