@@ -114,6 +114,8 @@ class HeldToSchema:
         """Hold `app` to its own description."""
         self._app = app
         self.answered: dict[str, set[str]] = {}
+        #: Each operation's JSON answers, by its name and status.
+        self.bodies: dict[str, list[bytes]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request, then judge its answer."""
@@ -132,6 +134,8 @@ class HeldToSchema:
         if operation is not None:
             name, status = f"{scope['method']} {route.path_format}", str(started["status"])
             self.answered.setdefault(name, set()).add(status)
+            if (b"content-type", b"application/json") in started["headers"]:
+                self.bodies.setdefault(f"{name} {status}", []).append(bytes(body))
             faults = list(find_answer_faults(self._app.openapi(), operation, status, bytes(body)))
             assert not faults, f"{name} answered {status}: {'; '.join(faults[:5])}"
 

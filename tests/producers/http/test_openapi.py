@@ -22,6 +22,7 @@ from producers.http.reference_page import render_reference
 from store import identity
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import Tenant, World
+from tests.producers.recorded_answers import compare_answers, describe_answers, find_changes
 from tests.producers.schemas import HeldToSchema, find_answer_faults, find_faults
 
 V1 = "/api/v1"
@@ -210,6 +211,22 @@ async def test_every_operation_answers_as_it_is_described(
     answered = {f"{name} {status}" for name, found in caller.held.answered.items() for status in found}
     missed = declared - answered - set(NOT_CALLED)
     assert not missed, f"call these in this test, or say in NOT_CALLED why not: {sorted(missed)}"
+    changes = compare_answers({name: describe_answers(bodies) for name, bodies in caller.held.bodies.items()})
+    assert not changes, "the API answers differently: mend it, or record the change on purpose (recorded_answers.py)"
+
+
+def test_a_record_finds_a_name_that_left_moved_or_has_another_kind() -> None:
+    whole = b'{"id":"0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20","at":"2026-03-02T09:30:00+00:00","all":[{"n":1},{"n":null}]}'
+    recorded = describe_answers([whole])
+    assert list(find_changes(recorded, recorded)) == []
+    for body in (
+        whole.replace(b"+00:00", b"Z"),
+        whole.replace(b'"n":1', b'"n":"1"'),
+        whole.replace(b'"n":1', b'"n":1,"m":2'),
+        b'{"at":"2026-03-02T09:30:00+00:00","id":"0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20","all":[]}',
+        b'{"id":"0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20","at":"2026-03-02T09:30:00+00:00"}',
+    ):
+        assert list(find_changes(recorded, describe_answers([body]))), body
 
 
 async def call_turns_and_recall(call: Caller, turn: dict[str, Any]) -> None:
