@@ -21,6 +21,8 @@ from store.tenancy.spaces import Space
 
 TENANTS = 3
 SESSION, TURN = "monday", "1"
+#: The tag of every turn.
+TAG = "box"
 #: A second user who speaks in every bank except the gateway's, and the turn in which that user speaks.
 COLLEAGUE, COLLEAGUES_TURN = "ida", "2"
 #: Turns that state the same fact, so that extraction makes a fact, and a reflection because it was stated twice.
@@ -48,11 +50,21 @@ class SeededIds:
     erasure: str = ""
     memory: str = ""
     """Of the namespace beside the bank."""
+    turn: str = ""
 
     @classmethod
     def absent(cls, random: Random) -> "SeededIds":
         """Return ids of the same forms that do not exist."""
-        versions = {"unit": 5, "doc": 5, "directive": 5, "reflection": 5, "job": 4, "erasure": 4, "memory": 4}
+        versions = {
+            "unit": 5,
+            "doc": 5,
+            "directive": 5,
+            "reflection": 5,
+            "job": 4,
+            "erasure": 4,
+            "memory": 4,
+            "turn": 5,
+        }
         return cls(**{name: str(UUID(int=random.getrandbits(128), version=of)) for name, of in versions.items()})
 
 
@@ -242,6 +254,7 @@ async def _fill_bank(place: SeededBank, fixture: IsolationFixture, send: Send) -
         job=job["job_id"],
         erasure=place.things.erasure,
         memory=await _fill_namespace(place, owner, send),
+        turn=str(identity.turn_id(identity.session_id(fixture.bank_ids_of(place)[0], SESSION), TURN)),
     )
 
 
@@ -268,7 +281,7 @@ def _make_turns(place: SeededBank) -> list[dict[str, Any]]:
         COLLEAGUES_TURN: (COLLEAGUE, f"who moved {place.mark} from Porto up to the attic of Boris Novak"),
         **dict(zip(STATED, ((place.speaker, words) for words in _make_statements(place)), strict=True)),
     }
-    where = {"bank": place.bank, "session_id": SESSION}
+    where = {"bank": place.bank, "session_id": SESSION, "tags": [TAG], "metadata": {"shelf": place.mark}}
     return [
         {**where, "turn_id": turn, "user_id": user, "messages": [{"role": "user", "name": NAME, "content": words}]}
         for turn, (user, words) in said.items()

@@ -1,24 +1,22 @@
 """Routes of the isolation check, each with requests for foreign and for absent objects.
 
-Every new route of the application must be added here, or to `UNTRIED` with a reason; a test and the check itself
-compare both with the routes that the application serves.
+Every new route of the application must be added here, and every parameter or field that can name what others own;
+`coverage` compares them with what the application serves.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from starlette.routing import BaseRoute
-
 from deploy.lab.isolation.fixture import (
     COLLEAGUE,
     DIRECTIVE,
     MEMORY,
     SESSION,
+    TAG,
     TURN,
     VECTOR,
     KeyHolder,
@@ -27,13 +25,27 @@ from deploy.lab.isolation.fixture import (
     name_namespace,
 )
 from deploy.lab.isolation.transport import TrialRequest
-from producers.plugin.app import PluginApp
-from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
 
-#: The name of a turn that is written as a foreign user.
-USERS_TURN = "3"
+#: The names of a turn that is written as a foreign user, and of one that names a document.
+USERS_TURN, PAPERS_TURN = "3", "4"
 SAID = "somebody was at the door"
 ASKED = "What was said and decided of late?"
+#: Another application and project than the fixture's, and all that a search there may look at.
+PROJECT = {"app_id": "other", "project_id": "other"}
+EVERYWHERE = ["current_chat", "all_user_memory", "resources"]
+#: Filters that fit the turns of every bank.
+FILTERS = {
+    "sessions": [SESSION],
+    "session_id": "tuesday",
+    "exclude_session": True,
+    "roles": ["user", "assistant", "developer", "system", "tool"],
+    "kinds": ["experience", "world"],
+    "tags": [TAG],
+    "from": "2020-01-01T00:00:00Z",
+    "to": "2099-01-01T00:00:00Z",
+    "as_of": "2098-01-01T00:00:00Z",
+    "known_at": "2098-01-01T00:00:00Z",
+}
 #: Share of the tries that name a bank without its owner's prefix.
 BARE_NAME_SHARE = 0.3
 
@@ -68,6 +80,10 @@ class Trial:
         """Return the body of after_turn for that bank."""
         said = [{"type": "message", "role": "user", "content": SAID}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": "item", "input_items": said}
+
+    def papers_turn(self) -> dict[str, Any]:
+        """Return a turn for that bank that was read from its document."""
+        return {**self.turn(), "turn_id": PAPERS_TURN, "doc_id": self.things.doc}
 
     def users_turn(self) -> dict[str, Any]:
         """Return a turn for that bank as the speaker's."""
@@ -166,14 +182,44 @@ def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
     return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
 
 
-def _make_erase_route(kind: str, *, by_id: bool = False, **named: Callable[[Trial], str]) -> TrialRoute:
+def _make_erase_route(
+    kind: str,
+    others: SharedRights = SharedRights.MUST_NOT,
+    *,
+    by_id: bool = False,
+    **named: Callable[[Trial], str],
+) -> TrialRoute:
     def ask(one: Trial) -> TrialRequest:
         target = {} if kind == "user" else {"bank": one.bank}
         return TrialRequest(
             "POST", "/api/v1/erasures", {"kind": kind, **target, **{key: of(one) for key, of in named.items()}}
         )
 
-    return TrialRoute(ask, by_id, SharedRights.MUST_NOT, seldom=True)
+    return TrialRoute(ask, by_id, others, seldom=True)
+
+
+def _make_delete_routes() -> dict[str, TrialRoute]:
+    """Return the ways to erase a thing for good by the DELETE of its own path."""
+
+    def way(path: Callable[[Trial], str], others: SharedRights, *, by_id: bool) -> TrialRoute:
+        return TrialRoute(
+            lambda t: TrialRequest("DELETE", f"/api/v1/{path(t)}?bank={_quote_bank(t)}&erase=true"),
+            by_id,
+            others,
+            seldom=True,
+        )
+
+    rights = SharedRights
+    return {
+        "DELETE /api/v1/units/{unit_id} for good": way(lambda t: f"units/{t.things.unit}", rights.MUST_NOT, by_id=True),
+        "DELETE /api/v1/docs/{doc_id} for good": way(lambda t: f"docs/{t.things.doc}", rights.MUST_NOT, by_id=True),
+        "DELETE /api/v1/directives/{directive_id} for good": way(
+            lambda t: f"directives/{t.things.directive}", rights.CURATORS_MAY, by_id=True
+        ),
+        "DELETE /api/v1/memories/{memory_id} for good": way(
+            lambda _: f"memories/{MEMORY}", rights.MUST_NOT, by_id=False
+        ),
+    }
 
 
 def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
@@ -186,6 +232,7 @@ def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
         f"POST {path}": way(lambda t: t.question(**job)),
         f"POST {path} explained": way(lambda t: t.question(**job, explain=True, session_id=SESSION)),
         f"POST {path} of a user": way(lambda t: t.question(**job, user_id=t.speaker)),
+        f"POST {path} filtered": way(lambda t: t.question(**job, **FILTERS, metadata={"shelf": t.query})),
         f"POST {path} across banks": way(lambda t: t.question(**job, user_id=t.speaker, across_banks=True)),
         f"POST {path} across a colleague's banks": way(
             lambda t: t.question(**job, user_id=COLLEAGUE, across_banks=True)
@@ -197,9 +244,20 @@ def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
 ROUTES: dict[str, TrialRoute] = {
     "POST /api/v1/turns": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.turn())),
     "POST /api/v1/turns of a user": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.users_turn())),
+    "POST /api/v1/turns from a document": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/turns", t.papers_turn())
+    ),
     "POST /api/v1/turns/before": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns/before", t.before())),
     "POST /api/v1/turns/before of its session": _make_read_route(
         lambda t: TrialRequest("POST", "/api/v1/turns/before", {**t.before(), "scope": "session"})
+    ),
+    "POST /api/v1/turns/before of a user": _make_read_route(
+        lambda t: TrialRequest(
+            "POST", "/api/v1/turns/before", {**_name_project(t.before()), "user_id": t.speaker, "scope": "project"}
+        )
+    ),
+    "POST /api/v1/turns/after of a user": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/turns/after", {**_name_project(t.after()), "user_id": t.speaker})
     ),
     "POST /api/v1/turns/after": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns/after", t.after())),
     "POST /api/v1/turns:batch": _make_read_route(
@@ -237,6 +295,9 @@ ROUTES: dict[str, TrialRoute] = {
     "PATCH /api/v1/units/{unit_id}": _make_change_route(
         lambda t: TrialRequest("PATCH", _build_unit_path(t), {"content": "corrected at the door"})
     ),
+    "PATCH /api/v1/units/{unit_id} of a version": _make_change_route(
+        lambda t: TrialRequest("PATCH", _build_unit_path(t), {"content": "corrected at the door", "version": 2})
+    ),
     "PUT /api/v1/units/{unit_id}/pin": TrialRoute(
         lambda t: TrialRequest("PUT", _build_unit_path(t, "/pin")), True, SharedRights.CURATORS_MAY
     ),
@@ -247,10 +308,13 @@ ROUTES: dict[str, TrialRoute] = {
     "DELETE /api/v1/units/{unit_id} with facts": _make_change_route(
         lambda t: TrialRequest("DELETE", f"{_build_unit_path(t)}&with_facts=true")
     ),
-    "DELETE /api/v1/units/{unit_id} for good": TrialRoute(
-        lambda t: TrialRequest("DELETE", f"{_build_unit_path(t)}&erase=true"), True, SharedRights.MUST_NOT, seldom=True
-    ),
+    **_make_delete_routes(),
     "POST /api/v1/erasures of a unit": _make_erase_route("unit", by_id=True, unit_id=lambda t: t.things.unit),
+    "POST /api/v1/erasures of a document": _make_erase_route("document", by_id=True, doc_id=lambda t: t.things.doc),
+    "POST /api/v1/erasures of a directive": _make_erase_route(
+        "directive", SharedRights.CURATORS_MAY, by_id=True, directive_id=lambda t: t.things.directive
+    ),
+    "POST /api/v1/erasures of a memory": _make_erase_route("memory", memory_id=lambda _: MEMORY),
     "POST /api/v1/erasures of a session": _make_erase_route("session", session_id=lambda _: SESSION),
     "POST /api/v1/erasures of a user": _make_erase_route("user", user_id=lambda t: t.user),
     "POST /api/v1/erasures of a speaker": _make_erase_route("user", user_id=lambda t: t.speaker),
@@ -265,6 +329,12 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("GET", f"/api/v1/freshness?bank={_quote_bank(t)}")
     ),
     "POST /api/v1/banks": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank})),
+    "POST /api/v1/banks of a user": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank, "user_id": t.speaker})
+    ),
+    "POST /api/v1/banks of an agent": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank, "agent": "planner"})
+    ),
     "PATCH /api/v1/banks/{bank}": TrialRoute(
         lambda t: TrialRequest("PATCH", f"/api/v1/banks/{_quote_bank(t)}", {"language": "de"}),
         others=SharedRights.MUST_NOT,
@@ -277,6 +347,12 @@ ROUTES: dict[str, TrialRoute] = {
     "POST /api/v1/docs": _make_read_route(
         lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID})
     ),
+    "POST /api/v1/docs of a user": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID, "user_id": t.speaker})
+    ),
+    "POST /api/v1/docs of a file": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content_hash": "0" * 64})
+    ),
     "GET /api/v1/docs": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/docs?bank={_quote_bank(t)}")),
     "GET /api/v1/docs/{doc_id}": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/docs/{t.things.doc}?bank={_quote_bank(t)}"), by_id=True
@@ -286,6 +362,9 @@ ROUTES: dict[str, TrialRoute] = {
     ),
     "POST /api/v1/memories": _make_read_route(
         lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "content": SAID})
+    ),
+    "POST /api/v1/memories of a user": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "content": SAID, "user_id": t.speaker})
     ),
     "POST /api/v1/memories over another's": TrialRoute(
         lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "id": MEMORY, "content": SAID}),
@@ -352,55 +431,67 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: _call_tool("memory_list_dir_with_abstract", project=t.bank, session_id=SESSION)
     ),
     "POST /memories/add": _make_read_route(lambda t: TrialRequest("POST", "/memories/add", _build_message(t))),
+    "POST /memories/add of a turn": _make_read_route(
+        lambda t: TrialRequest("POST", "/memories/add", {**_build_message(t), "afterturn_turn_id": t.things.turn})
+    ),
+    "POST /memories/add of a project": _make_read_route(
+        lambda t: TrialRequest("POST", "/memories/add", {**_build_message(t), **PROJECT})
+    ),
+    "POST /memories/flush of a project": _make_read_route(
+        lambda t: TrialRequest("POST", "/memories/flush", {**_build_message(t), **PROJECT})
+    ),
+    "POST /memories/search of a project": _make_read_route(
+        lambda t: TrialRequest("POST", "/memories/search", {**_build_search(t), **PROJECT, "scope": EVERYWHERE})
+    ),
     "POST /memories/flush": _make_read_route(lambda t: TrialRequest("POST", "/memories/flush", _build_message(t))),
     "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
 }
 
-#: The operators' routes, which must refuse every key of a tenant.
-_OPERATOR = "/api/v1/operator"
+#: The path of the operators' routes, which must refuse every key of a tenant.
+OPERATOR = "/api/v1/operator"
 ROUTES |= {
-    "GET /api/v1/operator/tenants": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/tenants?limit=1000")),
+    "GET /api/v1/operator/tenants": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/tenants?limit=1000")),
     "GET /api/v1/operator/tenants/{tenant_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"{_OPERATOR}/tenants/{t.things.unit}")
+        lambda t: TrialRequest("GET", f"{OPERATOR}/tenants/{t.things.unit}")
     ),
-    "GET /api/v1/operator/status": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/status")),
-    "GET /api/v1/operator/jobs": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/jobs")),
+    "GET /api/v1/operator/status": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/status")),
+    "GET /api/v1/operator/jobs": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/jobs")),
     "POST /api/v1/operator/jobs": _make_read_route(
         lambda t: TrialRequest(
             "POST",
-            f"{_OPERATOR}/jobs",
+            f"{OPERATOR}/jobs",
             {"action": "drop", "tenant": t.user, "stage": "extraction", "ids": [str(t.things.unit)]},
         )
     ),
     "GET /api/v1/operator/jobs/count": _make_read_route(
-        lambda t: TrialRequest("GET", f"{_OPERATOR}/jobs/count?tenant={quote(t.user)}")
+        lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/count?tenant={quote(t.user)}")
     ),
     "GET /api/v1/operator/jobs/{job_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"{_OPERATOR}/jobs/{t.things.unit}")
+        lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/{t.things.unit}")
     ),
-    "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/workers")),
+    "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/workers")),
     "POST /api/v1/operator/workers/drain": _make_read_route(
-        lambda _: TrialRequest("POST", f"{_OPERATOR}/workers/drain", {"everyone": True})
+        lambda _: TrialRequest("POST", f"{OPERATOR}/workers/drain", {"everyone": True})
     ),
-    "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/audit")),
-    "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{_OPERATOR}/targets")),
+    "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/audit")),
+    "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/targets")),
     "GET /api/v1/operator/keys": _make_read_route(
-        lambda t: TrialRequest("GET", f"{_OPERATOR}/keys?tenant={quote(t.user)}")
+        lambda t: TrialRequest("GET", f"{OPERATOR}/keys?tenant={quote(t.user)}")
     ),
     "POST /api/v1/operator/keys": _make_read_route(
-        lambda t: TrialRequest("POST", f"{_OPERATOR}/keys", {"tenant": t.user, "label": "mine"})
+        lambda t: TrialRequest("POST", f"{OPERATOR}/keys", {"tenant": t.user, "label": "mine"})
     ),
     "POST /api/v1/operator/keys/{key_id}/rotate": _make_read_route(
-        lambda t: TrialRequest("POST", f"{_OPERATOR}/keys/{t.things.unit}/rotate", {"tenant": t.user})
+        lambda t: TrialRequest("POST", f"{OPERATOR}/keys/{t.things.unit}/rotate", {"tenant": t.user})
     ),
     "DELETE /api/v1/operator/keys/{key_id}": _make_read_route(
-        lambda t: TrialRequest("DELETE", f"{_OPERATOR}/keys/{t.things.unit}?tenant={quote(t.user)}")
+        lambda t: TrialRequest("DELETE", f"{OPERATOR}/keys/{t.things.unit}?tenant={quote(t.user)}")
     ),
     "GET /api/v1/operator/quotas": _make_read_route(
-        lambda t: TrialRequest("GET", f"{_OPERATOR}/quotas?tenant={quote(t.user)}")
+        lambda t: TrialRequest("GET", f"{OPERATOR}/quotas?tenant={quote(t.user)}")
     ),
     "PUT /api/v1/operator/quotas": _make_read_route(
-        lambda t: TrialRequest("PUT", f"{_OPERATOR}/quotas", {"tenant": t.user, "max_turns": 0})
+        lambda t: TrialRequest("PUT", f"{OPERATOR}/quotas", {"tenant": t.user, "max_turns": 0})
     ),
 }
 
@@ -444,41 +535,3 @@ ROUTES |= {
     "DELETE /v1/memories/{id}": _make_forget_route(lambda things: things.memory),
     "DELETE /v1/memories/{id} that is a message": _make_forget_route(lambda things: things.unit),
 }
-
-#: Served routes that are not tried, each with the reason.
-UNTRIED = {
-    "POST /mcp/": "the same as /mcp",
-    "GET /health/live": "reads nothing",
-    "GET /health/ready": "says which part fails; no tenant is named",
-    "GET /metrics": "counts over all tenants; no label names one",
-    "GET /openapi.json": "the description of the interface",
-    "GET /v1/health": "says whether the memory plugin can work",
-    "GET /": "sends a browser to /docs",
-    "GET /docs": "shows the description of the interface",
-    "* /docs/assets": "what that page is made of, out of a package",
-}
-_CONVERTER = re.compile(r":\w+}")
-
-
-def list_tried_routes() -> set[str]:
-    """Return the tried routes, as method and path."""
-    return {" ".join(way.split(" ")[:2]) for way in ROUTES}
-
-
-def find_uncovered_routes(app: Any) -> list[str]:
-    """Return the routes of an application that are neither tried nor in `UNTRIED`."""
-    return sorted(set(_list_served_routes(app.routes)) - list_tried_routes() - set(UNTRIED))
-
-
-def _list_served_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[str]:
-    """Yield method and path of each route, and `* path` for a mounted application without routes."""
-    for route in routes:
-        path = prefix + _CONVERTER.sub("}", str(getattr(route, "path", "")))
-        inner = getattr(route, "routes", None)
-        if isinstance(getattr(route, "app", None), PluginApp):
-            yield from (f"{method.upper()} {path}" for method, path, *_ in PLUGIN_ROUTES)
-        elif inner:
-            yield from _list_served_routes(inner, path)
-        else:
-            methods = getattr(route, "methods", None) or {"*"}
-            yield from (f"{method} {path}" for method in methods - {"HEAD"})

@@ -14,8 +14,8 @@ from dramatiq.brokers.redis import RedisBroker
 
 from deploy.api.plugin_listener import make_store_finder
 from deploy.lab.constant_embedder import ConstantEmbedder
+from deploy.lab.isolation.coverage import find_uncovered_fields, find_uncovered_routes
 from deploy.lab.isolation.fixture import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
-from deploy.lab.isolation.routes import find_uncovered_routes
 from deploy.lab.isolation.tables import find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialRequest, send_in_process, send_over_http
 from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
@@ -77,7 +77,10 @@ async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
                 TrialChannel(send_in_process(app), tries - over_sockets),
             ]
             report = await check_isolation(fixture, ways, seed, owner_url)
-            report.uncovered, report.unplanted = find_uncovered_routes(app), empty
+            report.uncovered, report.unplanted = (
+                [*find_uncovered_routes(app), *find_uncovered_fields(app.openapi())],
+                empty,
+            )
             return report
         finally:
             await database.close()

@@ -3,21 +3,29 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import orjson
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI, Request
+from pydantic import BaseModel
 from sqlalchemy import TextClause, text
 from starlette.routing import Mount
 
 from deploy.lab.chaos.undisturbed import run_all_stages
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.lab.isolation import IsolationReport, TrialChannel, check_isolation, trials
+from deploy.lab.isolation.coverage import (
+    UNTRIED,
+    UNTRIED_FIELDS,
+    find_uncovered_fields,
+    find_uncovered_routes,
+    list_tried_routes,
+)
 from deploy.lab.isolation.fixture import IsolationFixture, build_fixture, make_tenant_names
-from deploy.lab.isolation.routes import ROUTES, UNTRIED, find_uncovered_routes, list_tried_routes
+from deploy.lab.isolation.routes import ROUTES
 from deploy.lab.isolation.run import build_application
 from deploy.lab.isolation.tables import MAY_BE_EMPTY, find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialReply, send_in_process
@@ -41,9 +49,9 @@ from tests.producers.conftest import broker_of, database_of
 from tests.producers.schemas import HeldToSchema
 from tests.servers import TestPostgres, TestValkey
 
-TRIES = 900
+TRIES = 1100
 #: Enough to find a hole that was planted: every case is tried once by each tenant.
-FEW = 800
+FEW = 1000
 
 pytestmark = pytest.mark.law("L6")
 
@@ -127,6 +135,31 @@ async def test_every_route_of_the_application_is_tried_or_it_is_said_why_not(che
         for method in getattr(route, "methods", None) or {"*"}
     } | {f"{method.upper()} {path}" for method, path, *_ in PLUGIN_ROUTES}
     assert list_tried_routes() | set(UNTRIED) <= served
+
+
+async def test_every_parameter_and_field_is_tried_or_it_is_said_why_not(check: Check) -> None:
+    description = check.app.openapi()
+    assert find_uncovered_fields(description) == []
+    assert [name for name in UNTRIED_FIELDS if f'"{name}"' not in orjson.dumps(description).decode()] == []
+
+
+def test_a_parameter_a_field_and_a_listed_value_that_are_added_later_are_named() -> None:
+    app = FastAPI()
+
+    class Erasing(BaseModel):
+        kind: Literal["unit", "colour"]
+        shade: str = ""
+
+    @app.delete("/api/v1/docs/{doc_id}")
+    async def delete(doc_id: str, erase: str = "", also: str = "") -> None:
+        """Answer nothing."""
+
+    @app.post("/api/v1/erasures")
+    async def erase(body: Erasing) -> None:
+        """Answer nothing."""
+
+    added = ["DELETE /api/v1/docs/{doc_id} also", "POST /api/v1/erasures kind=colour", "POST /api/v1/erasures shade"]
+    assert find_uncovered_fields(app.openapi()) == added
 
 
 @pytest.mark.parametrize("path", ["/v1/memories/{memory_id:path}", "/mcp/tools", "/console/banks", "/api/v1/agents"])
