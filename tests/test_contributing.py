@@ -1,10 +1,10 @@
-"""CONTRIBUTING.md leads a reader through the code: each file is there, and each name is defined in it."""
+"""CONTRIBUTING.md and the tour lead a reader through the code: each file is there, each name is defined in it."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+PAGE = "\n".join((ROOT / name).read_text() for name in ("CONTRIBUTING.md", "docs/tour.md"))
 #: A file, and a name in it: a cell of the two tables.
 STEP = re.compile(r"`([\w/]+\.(?:py|sql))` `(\w+)`")
 #: A file that is named in prose; a table's own short forms (`errors.py`) name a kind of file.
