@@ -6,7 +6,7 @@ and the session's history alone.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ from store.errors import StoreError
 from store.memory.held_facts import HoldingFact
 from store.memory.session_history import KeptMessage, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
-from store.off_loop import run_off_loop
+from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
@@ -50,6 +50,8 @@ from store.tenancy.keys import Grant
 READ_ITEMS = 128
 #: Characters of items that are compared in the time in which one character is cut into words.
 COMPARED_CHARACTERS = 8
+#: Tokens that are counted before other requests have their turn.
+TOKENS_A_STEP = 2_048
 RECALLED, RECALLED_TOKENS = 20, 2_000
 #: How long a turn that another request is writing, or whose session is held, is waited for, in seconds.
 BUSY_S = 5.0
@@ -115,17 +117,19 @@ class TurnLifecycle:
         query = await run_off_loop(size, lambda: "\n".join(render_item(item) for item in current))
         (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
 
-        def assemble() -> dict[str, Any]:
+        def assemble() -> Steps[dict[str, Any]]:
             stored = cut_history([restore_item(one) for one in kept], self._settings.mcp.memory.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
             told = self._choose_told(found.items, facts, shown, asked=bool(query.strip()))
             told = replace(told, form=body.reference or self._settings.mcp.memory.reference)
+            yield
             chosen = choose_history(stored, [*history, *current])
+            yield
             counter = self._dependencies.recall_coordinator.counter
-            return _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok, counter)
+            return (yield from _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok, counter))
 
-        answer = await run_off_loop(_estimate_effort(kept, [*history, *current]), assemble)
+        answer = await run_steps_off_loop(_estimate_effort(kept, [*history, *current]), assemble())
         return answer | {"position": fresh.freshness.position, "freshness": freshness_json(fresh)}
 
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
@@ -280,30 +284,43 @@ def _trim_to_budget(
     conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]],
     most: int,
     counter: TokenCounter,
-) -> dict[str, Any]:
+) -> Steps[dict[str, Any]]:
     """Return the answer within `most` tokens: the oldest stored history is dropped first, then recalled context.
 
     Items of the caller stay, even beyond the budget.
     """
     history, stored, current = conversation
-    before, around = len(stored), [*history, *current]
-    sizes = dict(zip(map(id, stored), count_tokens(stored, counter), strict=True))
-    fixed = sum(count_tokens(around, counter))
-    while True:
-        items = [*told.items(), *history, *stored, *current]
-        tokens = fixed + sum(count_tokens(told.items(), counter)) + sum(sizes[id(item)] for item in stored)
-        if 0 < most < tokens and stored:
-            stored = keep_paired(cut_history(stored, len(stored) - 1), around)
-        elif 0 < most < tokens and (less := told.shorter()) is not None:
-            told = less
-        else:
-            break
-    if len(stored) < before:
+    around = [*history, *current]
+    tokens = sum((yield from _count_fitting([*around, *told.items()], None, counter)))
+    sizes = yield from _count_fitting(reversed(stored), most - tokens if most else None, counter)
+    if len(sizes) < len(stored):
         metrics.COMPACTION.inc()
+        shown = keep_paired(cut_history(stored, len(sizes)), around)
+    else:
+        shown = list(stored)
+    tokens += sum(sizes[: len(shown)])
+    while 0 < most < tokens and (less := told.shorter()) is not None:
+        tokens += sum(count_tokens(less.items(), counter)) - sum(count_tokens(told.items(), counter))
+        told = less
+        yield
     return {
         "project": place.project,
-        "input_items": items,
+        "input_items": [*told.items(), *history, *shown, *current],
         "recall_fact_ids": list(dict.fromkeys(str(one["id"]) for one in told.facts)),
         "recall_insight_ids": [str(one["id"]) for one in told.insights],
         "context_token_count": tokens,
     }
+
+
+def _count_fitting(items: Iterable[Item], most: int | None, counter: TokenCounter) -> Steps[list[int]]:
+    """Return the tokens of the first items, up to the one with which they would be more than `most`."""
+    sizes, total, paused_at = list[int](), 0, 0
+    for tokens in count_tokens(items, counter):
+        total += tokens
+        if most is not None and total > most:
+            break
+        sizes.append(tokens)
+        if total > paused_at + TOKENS_A_STEP:
+            paused_at = total
+            yield
+    return sizes

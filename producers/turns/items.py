@@ -6,7 +6,7 @@ An item is a JSON object: a Responses item of any type, or a chat message. Its f
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from afterturn_client.reference import RULE, strip_frames, strip_parts
@@ -242,11 +242,9 @@ def _fold_text(value: Any) -> Any:
     return "" if value is None else " ".join(value.lower().split()) if isinstance(value, str) else value
 
 
-def count_tokens(items: Sequence[Item], counter: TokenCounter) -> list[int]:
-    """Return what a prompt pays for each item: the tokens of its texts, and a thousand for a picture or a file."""
-    texts = [list(_find_texts(item)) for item in items]
-    counted = iter(counter.count_tokens([text for some in texts for text in some]))
-    return [sum(next(counted) for _ in some) for some in texts]
+def count_tokens(items: Iterable[Item], counter: TokenCounter) -> Iterator[int]:
+    """Yield what a prompt pays for each item: the tokens of its texts, and a thousand for a picture or a file."""
+    return (sum(counter.count_tokens(list(_find_texts(item)))) for item in items)
 
 
 def _find_texts(value: Any) -> Iterator[str]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embeddings import prompt_tokens
 from embeddings.errors import EmbeddingError
 from embeddings.prompt_tokens import ESTIMATE, OwnTokens, choose_counter
 from producers.service.framing import frame_message
@@ -109,3 +110,22 @@ def test_a_models_own_tokenizer_counts_where_it_is_known(tmp_path: Path) -> None
     assert choose_counter(None) is ESTIMATE
     with pytest.raises(EmbeddingError, match=r"recall\.tokenizer"):
         OwnTokens(tmp_path / "elsewhere")
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=20), st.from_regex(r"['.a\d _=-]{1,20}")), max_size=6)
+)
+def test_a_text_that_is_counted_in_pieces_has_the_same_tokens(some: list[str]) -> None:
+    text = "".join(some)
+    [whole] = ESTIMATE.count_tokens([text])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prompt_tokens, "PIECE_CHARACTERS", 3)
+        pieces = list(prompt_tokens._cut_pieces(text))
+        assert "".join(pieces) == text
+        assert ESTIMATE.count_tokens([text]) == [whole]
+
+
+@pytest.mark.parametrize("text", ["plan 7 of Ana. ", "word\n", "12345", "(a, b); ", "寿司と酒。"])
+def test_no_piece_of_a_long_text_is_long(text: str) -> None:
+    pieces = prompt_tokens._cut_pieces(text * 20_000)
+    assert max(map(len, pieces)) < prompt_tokens.PIECE_CHARACTERS + 20

@@ -1,12 +1,17 @@
 """POST /api/v1/turns/before and /after: a history is kept whole, once, and shown again."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 import pytest
 
+from producers.service.turn_lifecycle import _trim_to_budget
+from producers.turns.recalled import RecalledContext
+from producers.turns.requests import TurnReference
 from store import identity
+from store.off_loop import run_steps
 from tests.producers.conftest import Tenant, World
 
 BEFORE, AFTER = "/api/v1/turns/before", "/api/v1/turns/after"
@@ -161,3 +166,29 @@ async def test_trap_15_no_item_is_in_a_log_or_an_audit_row(
     assert rows
     heard = capsys.readouterr()
     assert MARK not in f"{rows}{heard.out}{heard.err}{caplog.text}"
+
+
+class NotedTokens:
+    """Counts words, and notes of which texts."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        self.noted += texts
+        return [len(text.split()) for text in texts]
+
+
+@pytest.mark.parametrize("most, shown, counted", [(0, 64, 64), (350, 3, 4), (50, 0, 1), (100_000, 64, 64)])
+def test_of_a_long_history_no_more_is_counted_than_fits_and_one_item(most: int, shown: int, counted: int) -> None:
+    stored = [said(f"{'word ' * 99}{n}") for n in range(64)]
+    counter, place = NotedTokens(), TurnReference(project="p", session="s", turn="t")
+    told = run_steps(_trim_to_budget(place, RecalledContext(), ([], stored, [said("now")]), most, counter))
+    assert told["input_items"] == [*stored[64 - shown :], said("now")]
+    assert sum("word" in text for text in counter.noted) == counted
+    whole = sum(NotedTokens().count_tokens([text for item in told["input_items"] for text in find_texts(item)]))
+    assert told["context_token_count"] == whole
+
+
+def find_texts(item: dict[str, Any]) -> list[str]:
+    return [item["type"], item["role"], *(one for part in item["content"] for one in part.values())]
