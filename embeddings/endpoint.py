@@ -19,6 +19,7 @@ from embeddings.loopback import is_loopback
 Category = Literal[
     "timeout",
     "connection",
+    "environment",
     "unauthorized",
     "rate_limited",
     "unavailable",
@@ -31,6 +32,11 @@ Category = Literal[
 #: Redirects that keep method and body; the others would make a GET of the call.
 KEEPING = frozenset({307, 308})
 MAX_REDIRECTS = 3
+#: What an error of the category `environment` says.
+ENVIRONMENT = (
+    "the environment (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE) names a proxy or certificates that cannot be used: a "
+    "SOCKS proxy needs the package socksio (`pip install socksio`), and NO_PROXY names hosts without a proxy"
+)
 _UNAUTHORIZED = frozenset({401, 403})
 _TOO_MANY = 429
 _SERVER_ERRORS = 500
@@ -40,7 +46,8 @@ class EndpointError(Exception):
     """A failed call: its category, its HTTP status, and the seconds of Retry-After, where there are any."""
 
     def __init__(self, category: Category, *, status: int | None = None, retry_after: float | None = None) -> None:
-        super().__init__(category if status is None else f"{category}, status {status}")
+        said = ENVIRONMENT if category == "environment" else category
+        super().__init__(said if status is None else f"{said}, status {status}")
         self.category: Category = category
         self.status = status
         self.retry_after = retry_after
@@ -111,7 +118,7 @@ class Endpoint:
             "accept-encoding": "identity",
             **({"authorization": f"Bearer {key}"} if key else {}),
         }
-        self._http = httpx.AsyncClient(trust_env=not is_loopback(urlsplit(url).hostname or ""), follow_redirects=False)
+        self._http: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
         return f"Endpoint({self._url.host!r})"
@@ -128,13 +135,17 @@ class Endpoint:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        if self._http is not None:
+            await self._http.aclose()
 
     async def _exchange(self, content: bytes) -> "_Success | _Failure":
         """Make the call and return its answer or failure as a value: a chained exception would carry key and text."""
+        http = self._http = self._http or _open_client(self._url.host)
+        if http is None:
+            return _Failure("environment")
         try:
             async with asyncio.timeout(self._limits.seconds):
-                return await self._follow(content)
+                return await self._follow(http, content)
         except TimeoutError:
             return _Failure("timeout")
         except httpx.TimeoutException:
@@ -142,13 +153,13 @@ class Endpoint:
         except httpx.HTTPError:
             return _Failure("connection")
 
-    async def _follow(self, content: bytes) -> "_Success | _Failure":
+    async def _follow(self, http: httpx.AsyncClient, content: bytes) -> "_Success | _Failure":
         url = self._url
         for _ in range(MAX_REDIRECTS + 1):
-            request = self._http.build_request(
+            request = http.build_request(
                 "POST", url, content=content, headers=self._headers, timeout=self._limits.seconds
             )
-            response = await self._http.send(request, stream=True)
+            response = await http.send(request, stream=True)
             try:
                 if not response.has_redirect_location:
                     return await self._read(response)
@@ -169,6 +180,17 @@ class Endpoint:
             if len(pieces) > self._limits.reply_bytes:
                 return _Failure("too_large", response.status_code)
         return _Success.of(bytes(pieces)) or _Failure("invalid_reply", response.status_code)
+
+
+def _open_client(host: str) -> httpx.AsyncClient | None:
+    """Return a client, past every proxy for this machine; None where the environment's proxy is no use.
+
+    The errors are dropped: they show the proxy's password.
+    """
+    try:
+        return httpx.AsyncClient(trust_env=not is_loopback(host), follow_redirects=False)
+    except (ImportError, ValueError, OSError, httpx.HTTPError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ async def _run_soak(stack: Stack, minutes: float, per_second: float, say: Say) -
     # WHY not durable: a file system that syncs slowly would set the pace of every round.
     options = QueueOptions(durable=False, timeout_s=PATIENCE_S)
     async with (
-        httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http,
+        httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S, trust_env=False) as http,
         AsyncTurnPublisher(stack.redis_url.get_secret_value(), QUEUE, options) as queue,
     ):
         load = Load(http, Calls(), queue)

@@ -205,7 +205,11 @@ class Upgrader:
         with ExitStack() as old, ExitStack() as new:
             await self._start(old, self._previous)
             async with httpx.AsyncClient(
-                transport=self._balancer, base_url=f"http://{LOOPBACK}", headers=headers, timeout=PATIENCE_S
+                transport=self._balancer,
+                base_url=f"http://{LOOPBACK}",
+                headers=headers,
+                timeout=PATIENCE_S,
+                trust_env=False,
             ) as http:
                 self._load = Load(http, Calls())
                 await self._observe(upgrade, "previous code, previous schema", _do_nothing)
@@ -309,6 +313,6 @@ class RoundRobin(httpx.AsyncHTTPTransport):
 def is_answering(url: str) -> bool:
     """Return whether a URL is answered with success."""
     try:
-        return httpx.get(url, timeout=PATIENCE_S).is_success
+        return httpx.get(url, timeout=PATIENCE_S, trust_env=False).is_success
     except httpx.TransportError:
         return False

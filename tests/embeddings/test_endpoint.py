@@ -170,3 +170,17 @@ async def test_a_service_that_is_away_is_told_from_one_that_cuts() -> None:
 async def test_text_that_is_no_unicode_is_sent_with_a_mark(server: Loopback) -> None:
     await ask(server.url, body={"text": "broken \ud800 text", "more": ["\ud800"]})
     assert server.seen[0].json == {"text": "broken ? text", "more": ["?"]}
+
+
+@pytest.mark.parametrize("proxy", ["socks5://ana:distinctive@127.0.0.1:9", "socks9://ana:distinctive@127.0.0.1:9"])
+async def test_a_proxy_that_cannot_be_used_is_named_by_its_variables_and_never_shown(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    for name in ("ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, proxy)
+    error = await refused("https://models.test")
+    assert (error.category, error.passing) == ("environment", False)
+    assert "ALL_PROXY" in str(error)
+    assert "SOCKS" in str(error)
+    assert "distinctive" not in everything_in(error)
+    assert await ask(server.url) == {"ok": True}, "no proxy stands before this machine"

@@ -171,6 +171,18 @@ async def test_a_service_that_is_away_is_no_reason_not_to_start(time: Time) -> N
     await embedder.close()
 
 
+async def test_a_socks_proxy_that_cannot_be_used_is_a_reason_not_to_start(
+    time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    embedder = embedder_of("https://models.test", time)
+    with pytest.raises(ModelMismatch, match=r"ALL_PROXY.*socksio"):
+        await embedder.load()
+    await embedder.close()
+    assert time.waits == []
+
+
 async def test_a_closed_embedder_answers_nobody(service: EmbeddingService, time: Time) -> None:
     embedder = embedder_of(service.url, time)
     await embedder.embed(["hello"])

@@ -160,7 +160,7 @@ class _ChaosRun:
     async def _wait_recovered(self, observer: DatabaseObserver) -> None:
         """Wait until database and API answer again, so that the next fault hits a working stack."""
         await observer.query(NOTHING, seconds=HEALING_S)
-        async with httpx.AsyncClient(base_url=self._stack.api, timeout=2) as client:
+        async with httpx.AsyncClient(base_url=self._stack.api, timeout=2, trust_env=False) as client:
             await wait_until(lambda: _is_live(client), HEALING_S, POLL_INTERVAL_S)
 
     async def counted(self, episodes: Sequence[FaultEpisode], undisturbed_at: PostgresEndpoint) -> ChaosOutcome:

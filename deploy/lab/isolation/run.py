@@ -66,7 +66,10 @@ async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
     settings = DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=POOL_SIZE)
     names, owner_url = make_tenant_names("isolation"), stack.owner_url.get_secret_value()
     over_sockets = tries // HTTP_SHARE // 2 * 2
-    async with httpx.AsyncClient(base_url=stack.api, timeout=60) as client, _open_application(stack, settings) as app:
+    async with (
+        httpx.AsyncClient(base_url=stack.api, timeout=60, trust_env=False) as client,
+        _open_application(stack, settings) as app,
+    ):
         database = Database(settings)
         try:
             send = send_over_http(client)
