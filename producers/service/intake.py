@@ -28,7 +28,7 @@ from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.corrections import PINNED
-from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
+from store.memory.turns import Appended, NewTurn, TurnStatus
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
@@ -211,7 +211,7 @@ class Intake:
         if self._dependencies.pending_words_limit is not None:
             # Waits while too many words are pending: recall reads those one by one.
             await self._dependencies.pending_words_limit.wait_for_room(grant.host_id, _count_units(grant.host_id, new))
-        return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
+        return answers
 
     async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
         redactor = Redactor.of(self._settings, grant)

@@ -32,7 +32,7 @@ from store.schema import GATEWAY_TARGET, HOST, LEDGER, UNIT
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
 
-__all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
+__all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "TurnStatus", "TurnStore"]
 
 Clock = Callable[[], datetime]
 
@@ -106,13 +106,6 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The answer for a turn that was not accepted; nothing of it was written."""
-
-    error: StoreError
-
-
-@dataclass(frozen=True, slots=True)
 class TurnStatus:
     """The status of a turn in each stage."""
 
@@ -138,8 +131,8 @@ class TurnStore:
         self._begun_sessions: set[UUID] = set()
         self._languages = Languages(database)
 
-    async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
-        """Append turns in one transaction and one call, and return an answer for each, in order.
+    async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | StoreError]:
+        """Append turns in one transaction and one call; return the answer or the error of each, in order.
 
         An accepted turn is durable, readable, and has a ledger row for every stage that it opens. The same turn and
         body again is a duplicate with the first position; another body is refused with TurnConflict; a turn that
@@ -148,14 +141,14 @@ class TurnStore:
         """
         now = self._clock()
         answers = await self._append(host, turns, now)
-        full = any(isinstance(a, Refused) and isinstance(a.error, QuotaExceeded) for a in answers)
+        full = any(isinstance(a, QuotaExceeded) for a in answers)
         if full and await recount_quota(self._database, host, now):
             # A turn that the first call accepted is a duplicate in the second.
             again = await self._append(host, turns, now)
             answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, again, strict=True)]
         return answers
 
-    async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
+    async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | StoreError]:
         """Write turns; repeat those whose session had ended unknown to this process, with the events that begin it."""
         known = OfferContext(await self._digest_key(host), self._begun_sessions, await self._languages.of(host))
         offered = await run_steps_off_loop(estimate_effort(turns), build_offered_turns(host, turns, now, known))
@@ -174,12 +167,14 @@ class TurnStore:
         )
         return answers
 
-    async def _tell_erased(self, host: UUID, offered: Sequence[OfferedTurn], answers: list[Appended | Refused]) -> None:
+    async def _tell_erased(
+        self, host: UUID, offered: Sequence[OfferedTurn], answers: list[Appended | StoreError]
+    ) -> None:
         """Replace the conflicts of turns that were erased: their digest is gone, so every body is another one."""
         conflicts = {
             turn.turn: n
             for n, (turn, answer) in enumerate(zip(offered, answers, strict=True))
-            if isinstance(answer, Refused) and isinstance(answer.error, TurnConflict)
+            if isinstance(answer, TurnConflict)
         }
         if not conflicts:
             return
@@ -187,7 +182,7 @@ class TurnStore:
         async with self._database.tenant(host) as connection:
             asked = {"host": host, "banks": list(banks), "turns": list(conflicts)}
             for turn in (await connection.execute(ERASED, asked)).scalars():
-                answers[conflicts[turn]] = Refused(TurnErased(WAS_ERASED))
+                answers[conflicts[turn]] = TurnErased(WAS_ERASED)
 
     async def _write(self, host: UUID, offered: list[OfferedTurn]) -> list[AppendOutcome]:
         """Write turns together with other callers'; those whose bank or session is locked wait on their own."""
@@ -253,13 +248,13 @@ def _weigh_turns(turns: list[OfferedTurn]) -> int:
     return sum(turn.weight for turn in turns)
 
 
-def _build_answer(found: AppendOutcome) -> Appended | Refused:
+def _build_answer(found: AppendOutcome) -> Appended | StoreError:
     outcome, position, delivers = found
     if outcome == "busy":
-        return Refused(TurnBusy(BUSY))
+        return TurnBusy(BUSY)
     if over := refusal_of(outcome):
-        return Refused(over)
+        return over
     if outcome == "conflict" or position is None:
-        return Refused(TurnConflict("this turn was accepted before with another body"))
+        return TurnConflict("this turn was accepted before with another body")
     duplicate = outcome == "duplicate"
     return Appended(position, duplicate, delivers and not duplicate)

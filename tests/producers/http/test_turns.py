@@ -10,9 +10,10 @@ import pytest
 
 from producers import fair_queue, metrics
 from producers.service.intake import PIECE_CHARACTERS, PIECE_TURNS, _cut_pieces
+from store.errors import StoreError
 from store.identity import host_id
 from store.ledger.stages import TURN_STAGES
-from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
+from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
 from tests.workers.targets import hand_to
@@ -106,7 +107,7 @@ async def test_a_batch_is_written_in_pieces_between_which_other_calls_go(
 ) -> None:
     pieces, between, append = list[int](), list[float](), TurnStore.append
 
-    async def appended(self: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
+    async def appended(self: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | StoreError]:
         pieces.append(len(turns))
         return await append(self, host, turns)
 

@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from producers import metrics
 from producers.service import session_calls
 from store.errors import TurnBusy
-from store.memory.turns import Refused, TurnStore
+from store.memory.turns import TurnStore
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_tools import call, client_of, refusal
 from tests.producers.service.test_turn_lifecycle import AFTER, BEFORE, after, before, said
@@ -81,7 +81,7 @@ async def test_a_turn_is_counted_and_timed_once_however_it_ends(
         assert grown() == {**timed, **status}
 
     async def busy(*_: Any) -> list[Any]:
-        return [Refused(TurnBusy("held"))]
+        return [TurnBusy("held")]
 
     monkeypatch.setattr(TurnStore, "append", busy)
     monkeypatch.setattr("producers.service.turn_lifecycle.BUSY_S", 0.0)

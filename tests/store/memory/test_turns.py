@@ -10,14 +10,14 @@ from sqlalchemy import text
 
 from store import identity
 from store.database import Database
-from store.errors import NotFound, TurnBusy, TurnConflict
+from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.ledger.stages import TURN_STAGES
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
 from store.memory.offered_turns import OfferContext, build_offered_turns
 from store.memory.turn_writes import APPEND, append_arguments
-from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
+from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.off_loop import run_steps
 from tests.client.loopback import closed_port
 from tests.patience import until
@@ -43,7 +43,7 @@ async def waits(database: Database, count: int) -> bool:
         return bool((await connection.execute(WAITING)).scalar_one() == count)
 
 
-async def halted(database: Database, writing: list["asyncio.Task[list[Appended | Refused]]"]) -> bool:
+async def halted(database: Database, writing: list["asyncio.Task[list[Appended | StoreError]]"]) -> bool:
     """Say whether all of them wait, or one of them did not have to."""
     return any(writer.done() for writer in writing) or await waits(database, len(writing))
 
@@ -98,8 +98,7 @@ async def test_the_same_turn_with_another_body_is_a_conflict_and_writes_nothing(
 ) -> None:
     await turns.append(host, [turn("t1", "hello")])
     [answer] = await turns.append(host, [turn("t1", "goodbye")])
-    assert isinstance(answer, Refused)
-    assert isinstance(answer.error, TurnConflict)
+    assert isinstance(answer, TurnConflict)
     assert await rows(database, host, "select content from agent_memory_unit_t") == [("hello",)]
 
 
@@ -117,7 +116,7 @@ async def test_the_same_turn_with_another_body_is_a_conflict_and_writes_nothing(
 async def test_every_part_of_the_body_counts_for_a_conflict(turns: TurnStore, host: UUID, other: NewTurn) -> None:
     await turns.append(host, [turn("t1", "hello")])
     [answer] = await turns.append(host, [other])
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, TurnConflict)
 
 
 async def test_a_turn_stays_the_same_when_the_service_is_configured_otherwise(turns: TurnStore, host: UUID) -> None:
@@ -133,7 +132,14 @@ async def test_a_batch_answers_each_turn_in_order_and_a_refused_one_undoes_no_ot
     await turns.append(host, [turn("known", "a")])
     batch = [turn("new"), turn("known", "b"), turn("known", "a"), turn("new"), turn("new", "else"), turn("last")]
     answers = await turns.append(host, batch)
-    assert [type(a).__name__ for a in answers] == ["Appended", "Refused", "Appended", "Appended", "Refused", "Appended"]
+    assert [type(a).__name__ for a in answers] == [
+        "Appended",
+        "TurnConflict",
+        "Appended",
+        "Appended",
+        "TurnConflict",
+        "Appended",
+    ]
     assert [a.duplicate for a in answers if isinstance(a, Appended)] == [False, True, True, False]
     assert await rows(database, host, "select count(*) from turn_t") == [(3,)]
 
@@ -147,8 +153,7 @@ async def test_a_turn_being_written_by_another_request_is_busy(
             text("select pg_advisory_xact_lock(afterturn.lock_key('turn', :turn))"), {"turn": identity_of}
         )
         [busy, free] = await turns.append(host, [turn("t1"), turn("t2")])
-    assert isinstance(busy, Refused)
-    assert isinstance(busy.error, TurnBusy)
+    assert isinstance(busy, TurnBusy)
     assert isinstance(free, Appended)
     [now] = await turns.append(host, [turn("t1")])
     assert isinstance(now, Appended)
@@ -159,7 +164,7 @@ async def test_the_same_turn_sent_by_many_at_once_is_written_once(database: Data
     answers = await asyncio.gather(*(other.append(host, [turn("t1", "hello")]) for other in others(database, 16)))
     flat = [answer for [answer] in answers]
     assert sum(isinstance(a, Appended) and not a.duplicate for a in flat) == 1
-    assert all(isinstance(a, Appended) or isinstance(a.error, TurnBusy) for a in flat)
+    assert all(isinstance(a, (Appended, TurnBusy)) for a in flat)
     assert await rows(database, host, "select count(*) from agent_memory_unit_t") == [(1,)]
 
 

@@ -74,7 +74,7 @@ class Writer:
         new = NewTurn("home", "s", name, messages, metadata={"place": "Łódź", "tags": ["a", "b"]})
         [answer] = await TurnStore(self.database, self.clock).append(self.host, [new])
         if not isinstance(answer, Appended):
-            raise answer.error
+            raise answer
         found = await rows(self.database, self.host, "select unit_id from agent_memory_unit_t order by position")
         self.units = [unit for (unit,) in found]
 

@@ -10,14 +10,14 @@ import pytest
 from store import identity
 from store.database import Database
 from store.erasure import Erasures, ErasureTarget, Kind
-from store.errors import OverQuota, QuotaExceeded, RateLimited
+from store.errors import OverQuota, QuotaExceeded, RateLimited, StoreError
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.memories import Memories, NewMemory
-from store.memory.turns import Appended, Refused, TurnStore
+from store.memory.turns import Appended, TurnStore
 from store.memory.units import Units
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
@@ -59,15 +59,15 @@ async def allow(limited: Limited, database: Database, bank: str | None = None, *
     await limited.quotas.set(limited.name, bank, QuotaLimits(**limits))
 
 
-def reason(answer: Appended | Refused) -> str | None:
+def reason(answer: Appended | StoreError) -> str | None:
     """Return the limit a turn would have passed; None when it was accepted."""
     if isinstance(answer, Appended):
         return None
-    assert isinstance(answer.error, OverQuota)
-    return str(answer.error.details["limit"])
+    assert isinstance(answer, OverQuota)
+    return str(answer.details["limit"])
 
 
-def reasons(answers: list[Appended | Refused]) -> list[str | None]:
+def reasons(answers: list[Appended | StoreError]) -> list[str | None]:
     return [reason(answer) for answer in answers]
 
 
@@ -121,7 +121,7 @@ async def test_a_bank_has_a_quota_of_its_own(limited: Limited, database: Databas
         limited.host, [turn("t1", bank="small"), turn("t2", bank="small"), turn("t3", bank="large")]
     )
     assert reasons(answers) == [None, "max_turns", None]
-    [refused] = [a.error for a in answers if isinstance(a, Refused)]
+    [refused] = [a for a in answers if isinstance(a, StoreError)]
     assert isinstance(refused, QuotaExceeded)
     assert refused.details == {"limit": "max_turns", "scope": "bank", "allowed": 1}
 
@@ -133,7 +133,7 @@ async def test_the_turns_of_a_minute_are_limited_and_the_next_minute_begins_anew
     limited.clock.now = NOON + timedelta(seconds=20)
     answers = await limited.turns.append(limited.host, [turn(f"t{n}") for n in range(3)])
     assert reasons(answers) == [None, None, "turns_per_minute"]
-    [refused] = [a.error for a in answers if isinstance(a, Refused)]
+    [refused] = [a for a in answers if isinstance(a, StoreError)]
     assert isinstance(refused, RateLimited)
     assert refused.retry_after_s == 40
     limited.clock.now = NOON + timedelta(seconds=61)

@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
-from store.errors import StatementTimeout
+from store.errors import StatementTimeout, TurnConflict
 from store.ledger.stages import Stage
 from store.maintenance import ExpiryTask, FoundBank, PrunedBatch, Pruning
-from store.memory.turns import Appended, NewTurn, Refused
+from store.memory.turns import Appended, NewTurn
 from store.recall.jobs import RecallJobs
 from store.replay import ReplayScope, swap_tables, verify_log
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
@@ -130,7 +130,7 @@ async def test_a_pruned_turn_that_comes_again_is_a_duplicate_and_with_another_bo
     again, other = [(await yard.world.turns.append(HOST, [turn]))[0] for turn in offered]
     assert isinstance(again, Appended)
     assert again.duplicate
-    assert isinstance(other, Refused)
+    assert isinstance(other, TurnConflict)
     assert await status(yard.world, "t0") == first
     assert (await yard.world.sql(ROWS))[0].n == 0
 
