@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
 import typer
+from afterturn_client.contract.shape import Shape
 from rich.console import Console
 
 from deploy.notices import print_notice
@@ -21,6 +23,12 @@ def print_json(value: Mapping[str, Any]) -> None:
     """Print one line of JSON in ASCII, so that no character in it can end the line."""
     told = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": "), default=_encode_value)
     print(told, flush=True)
+
+
+def as_api_json(shape: Shape) -> dict[str, Any]:
+    """Return a shape of the contract as the API writes it."""
+    found: dict[str, Any] = orjson.loads(orjson.dumps(shape))
+    return found
 
 
 def print_rows(answer: Mapping[str, Any], name: str, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from deploy.cli.operator_command import confirm_change
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, print_json
+from deploy.cli.output import as_api_json, create_console, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.notices import print_notice, replace_unprintable
 
@@ -44,7 +44,7 @@ def show_command(
     with create_client(stack, bank) as client, exit_on_api_error(stack):
         unit = client.get_unit(unit_id)
     if as_json:
-        print_json(unit.raw)
+        print_json(as_api_json(unit))
     else:
         create_console().print(_render_unit(unit), soft_wrap=True)
 
@@ -142,7 +142,7 @@ def forget_command(
     if not yes:
         confirm_change(f"Unit {unit_id} would be forgotten.", "--yes, or look with `afterturn unit show` first.")
     with create_client(stack, bank) as client, exit_on_api_error(stack):
-        left = 0 if with_facts else len(client.get_unit(unit_id).raw.get("facts") or ())
+        left = 0 if with_facts else len(client.get_unit(unit_id).facts)
         facts = client.delete_unit(unit_id, with_facts=with_facts)
     if as_json:
         print_json(
@@ -155,7 +155,7 @@ def forget_command(
 
 
 def _render_unit(unit: Unit) -> Text:
-    raw = unit.raw
+    raw = as_api_json(unit)
     shown = Text(
         replace_unprintable(f"{unit.unit_id}  {unit.kind}, {raw.get('origin')}, version {raw.get('version')}"), "bold"
     )

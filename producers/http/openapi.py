@@ -1,16 +1,20 @@
 """Describes the API for OpenAPI: the promise of every operation, its callers, bodies, answers and errors.
 
-Bodies are validated by the facade and answers are built by hand, so the models of both are declared here.
+Bodies are validated by the facade, and answers are shapes of the contract or built by hand: the models of both are
+declared here. `examples.json` has an example of each shape, which a test holds to what is answered.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
+from functools import cache, reduce
 from http import HTTPStatus
 from operator import or_
+from pathlib import Path
 from typing import Any, ClassVar
 
+from afterturn_client.contract.shape import Shape
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -99,7 +103,7 @@ class DescribedAnswer:
     """An answer that is a success: what it says, the models it may have, or the example of a plain text."""
 
     says: str
-    models: tuple[type[WireModel], ...] = ()
+    models: tuple[type[WireModel] | type[Shape], ...] = ()
     text: str | None = None
 
 
@@ -191,8 +195,18 @@ def _describe_reply(reply: DescribedAnswer) -> dict[str, Any]:
         return {"description": reply.says, "content": {"text/plain": plain}}
     if not reply.models:
         return {"description": reply.says}
-    content = {JSON: {"example": reply.models[0].EXAMPLE}}
+    content = {JSON: {"example": _find_example(reply.models[0])}}
     return {"description": reply.says, "model": reduce(or_, reply.models), "content": content}
+
+
+def _find_example(model: type[WireModel] | type[Shape]) -> Mapping[str, Any]:
+    return model.EXAMPLE if issubclass(model, WireModel) else _read_examples()[model.__name__]
+
+
+@cache
+def _read_examples() -> Mapping[str, Mapping[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
+    return found
 
 
 def _describe_errors(kinds: Iterable[type[Exception]]) -> dict[int, dict[str, Any]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
+from afterturn_client.contract.units import Unit
 from pydantic import AfterValidator, Field
 
 from producers.service.authorisation import Action, require_write
@@ -19,7 +20,7 @@ from producers.settings import ApiSettings
 from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.corrections import PINNED
 from store.memory.memories import KeptMemory, NewMemory, id_of_text
-from store.memory.units import ForgottenUnit, Unit
+from store.memory.units import ForgottenUnit
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 

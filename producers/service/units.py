@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
+from afterturn_client.contract.units import Unit
 from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
@@ -22,7 +23,7 @@ from store.errors import NotFound, ResourceBusy
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
-from store.memory.units import ForgottenUnit, Unit
+from store.memory.units import ForgottenUnit
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.units import DrawnFact, FormerVersion, Link, Unit
 from sqlalchemy import Row, Select, Text, Uuid, any_, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -24,7 +25,7 @@ from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
 from store.memory.corrections import Corrected
-from store.memory.links import Linked, read_links
+from store.memory.links import read_links
 from store.memory.reflections import ReflectionSources
 from store.schema import DOC, ENTITY, EVENT_STORE, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.sql_constants import inline
@@ -99,59 +100,6 @@ _VERSIONS = (
     .order_by(_EVENT.aggregate_version.desc())
     .limit(inline(VERSIONS_SHOWN + 1))
 )
-
-
-@dataclass(frozen=True, slots=True)
-class UnitVersion:
-    """A version of a unit that another followed: its text, whether it was pinned, and when the log took it."""
-
-    version: int
-    text: str = field(repr=False)
-    pinned: bool
-    recorded_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class UnitFact:
-    """A living fact that was drawn from a unit."""
-
-    unit_id: UUID
-    text: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A unit and its provenance; names are the agent's own, `sources` the units a fact was drawn from.
-
-    A projected fact is valid from `valid_from` to `valid_to` (None: still), when `superseded_by` superseded it; other
-    units have none of the three. From `expires_at` on no answer holds it.
-    `version` grows with every correction and pin; `former` are the versions before it, the newest first, without those
-    that were erased. `facts` are those that were drawn from the unit itself, `links` its strongest links with others.
-    """
-
-    unit_id: UUID
-    kind: str
-    text: str = field(repr=False)
-    origin: str
-    session_name: str | None
-    turn_name: str | None
-    ordinal: int | None
-    role: str | None
-    name: str | None = field(repr=False)
-    occurred_at: datetime
-    position: int
-    metadata: Mapping[str, str] = field(repr=False)
-    sources: tuple[UUID, ...]
-    entities: tuple[str, ...] = field(repr=False)
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
-    superseded_by: UUID | None = None
-    version: int = 1
-    expires_at: datetime | None = None
-    facts: tuple[UnitFact, ...] = ()
-    links: tuple[Linked, ...] = ()
-    pinned: bool = False
-    former: tuple[UnitVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +242,16 @@ def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[Mapping[str, 
     return order_events(ends)
 
 
-async def _read_former(connection: AsyncConnection, asked: Mapping[str, Any], version: int) -> tuple[UnitVersion, ...]:
+async def _read_former(
+    connection: AsyncConnection, asked: Mapping[str, Any], version: int
+) -> tuple[FormerVersion, ...]:
     if version == 1:
         return ()
     rows = (await connection.execute(_VERSIONS, asked)).all()
     return tuple(
-        UnitVersion(row.aggregate_version, row.content, bool(row.pinned), row.event_ts)
+        FormerVersion(
+            version=row.aggregate_version, text=row.content, pinned=bool(row.pinned), recorded_at=row.event_ts
+        )
         for row in rows
         if row.aggregate_version < version
     )
@@ -311,16 +263,10 @@ def _unit_of_reflection(found: ReflectionSources) -> Unit:
         kind=reflections.KIND,
         text=found.content,
         origin=reflections.ORIGIN,
-        session_name=None,
-        turn_name=None,
-        ordinal=None,
-        role=None,
-        name=None,
         occurred_at=found.updated_at,
         position=found.position,
         metadata={},
         sources=found.sources,
-        entities=(),
         version=found.version,
     )
 
@@ -331,22 +277,18 @@ def _unit_of_said_fact(said: SaidFact) -> Unit:
         kind=FACT_KIND,
         text=said.fact.statement,
         origin="extraction",
-        session_name=said.session_name,
-        turn_name=said.turn_name,
-        ordinal=None,
-        role=None,
-        name=None,
+        session_id=said.session_name,
+        turn_id=said.turn_name,
         occurred_at=said.said_at,
         position=said.said,
         metadata=fact_metadata(said.fact),
         sources=(said.source,),
-        entities=(),
         expires_at=said.expires_at,
     )
 
 
 def _build_unit(
-    row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked], former: tuple[UnitVersion, ...]
+    row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Link], former: tuple[FormerVersion, ...]
 ) -> Unit:
     metadata = orjson.loads(row.metadata)
     return Unit(
@@ -354,8 +296,8 @@ def _build_unit(
         kind=row.fact_type,
         text=row.content,
         origin=row.origin,
-        session_name=row.session_name,
-        turn_name=row.turn_name,
+        session_id=row.session_name,
+        turn_id=row.turn_name,
         ordinal=row.ordinal,
         role=row.role,
         name=row.name,
@@ -369,7 +311,7 @@ def _build_unit(
         superseded_by=row.superseded_by,
         version=row.aggregate_version,
         expires_at=row.expires_at,
-        facts=tuple(UnitFact(fact.unit_id, fact.content) for fact in facts),
+        facts=tuple(DrawnFact(unit_id=fact.unit_id, text=fact.content) for fact in facts),
         links=tuple(links),
         pinned=metadata.get(corrections.PINNED) == "true",
         former=former,

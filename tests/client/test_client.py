@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 from afterturn_client import (
@@ -19,6 +20,17 @@ from tests.client.loopback import Loopback, Seen, everything_in
 from tests.client.twins import ANSWER, FACT, FRESH, KEY, POORER, TEXT, Twin, accepted, error_body, twin
 
 __all__ = ["twin"]
+
+SOURCE = UUID("0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20")
+UNIT = {
+    "unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
+    "kind": "world",
+    "text": TEXT,
+    "origin": "extraction",
+    "occurred_at": "2026-01-02T03:04:05+00:00",
+    "position": 9,
+    "metadata": {},
+}
 
 
 async def test_a_turn_is_sent_as_the_contract_says(server: Loopback, twin: Twin) -> None:
@@ -230,7 +242,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
             return JSONResponse({"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1})
         if "freshness" in seen.path:
             return JSONResponse({name: FRESH[name] for name in list(FRESH)[:5]})
-        return JSONResponse({"unit_id": "u", "text": TEXT, "kind": "world", "status": "ready", "sources": []})
+        return JSONResponse({**UNIT, "status": "ready", "sources": [str(SOURCE)]})
 
     server.answer = answer
     client = twin.client(server.url)
@@ -253,7 +265,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     ]
     assert server.seen[0].params == {"position": "3", "wait_ms": "9"}
     assert (fresh.position, fresh.met) == (9, True)
-    assert (unit.text, unit.raw["sources"]) == (TEXT, [])
+    assert (unit.text, unit.sources) == (TEXT, (SOURCE,))
     assert [seen.method for seen in server.seen[3:5]] == ["PUT", "DELETE"]
     assert server.seen[3].params == {"bank": "b"}
     assert (pinned.position, pinned.changed, unpinned.changed) == (11, True, False)

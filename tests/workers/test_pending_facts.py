@@ -48,7 +48,7 @@ async def test_facts_are_found_before_a_worker_ran_and_as_the_same_units_after_i
     told = {one.unit_id: (one.text, one.confidence, one.turn_names, one.occurred_at) for one in late}
     assert {one.unit_id: (one.text, one.confidence, one.turn_names, one.occurred_at) for one in early} == told
     after = await Units(world.database, now).get(HOST, "default", one.unit_id)
-    same = ("unit_id", "kind", "text", "origin", "session_name", "turn_name", "occurred_at", "metadata", "sources")
+    same = ("unit_id", "kind", "text", "origin", "session_id", "turn_id", "occurred_at", "metadata", "sources")
     assert [getattr(one, name) for name in same] == [getattr(after, name) for name in same]
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError
-from afterturn_client.reading import Fields, show_line
+from afterturn_client.reading import Fields, read_shape, show_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +215,6 @@ class RecallJobState:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One stored unit; `raw` holds it with its whole provenance."""
-
-    unit_id: str
-    text: str | None = field(repr=False)
-    kind: str | None
-    raw: Mapping[str, Any] = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class CorrectionReceipt:
     """The unit says the new text, or is pinned as asked; `changed` is False when it was so. Facts of old text ended."""
 
@@ -326,9 +317,7 @@ def read_documents(value: object) -> DocumentPage:
 
 def read_unit(value: object) -> Unit:
     """Read the answer of GET /api/v1/units/{unit_id}."""
-    fields = Fields.of(value, "unit")
-    kind = fields.maybe_text("kind")
-    return Unit(fields.text("unit_id"), fields.maybe_text("text"), kind, fields.values)
+    return read_shape(Unit, value)
 
 
 def read_correction(value: object) -> CorrectionReceipt:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 from afterturn_client import answers
 from afterturn_client.arguments import check_text, check_texts
+from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError, InvalidAnswerError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields
@@ -172,14 +174,14 @@ def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -
     return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_freshness)
 
 
-def get_unit(unit_id: str, bank: str, timeout_s: float) -> ApiCall[answers.Unit]:
+def get_unit(unit_id: str | UUID, bank: str, timeout_s: float) -> ApiCall[Unit]:
     """GET /api/v1/units/{unit_id}."""
     request = Request("GET", f"/api/v1/units/{path_segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
     return ApiCall(request, answers.read_unit)
 
 
 def correct_unit(
-    unit_id: str, content: str, version: int | None, bank: str, timeout_s: float
+    unit_id: str | UUID, content: str, version: int | None, bank: str, timeout_s: float
 ) -> ApiCall[answers.CorrectionReceipt]:
     """PATCH /api/v1/units/{unit_id}; repeated, it finds the new text in its place and changes nothing."""
     body = encode_json({"content": check_text("content", content), **({} if version is None else {"version": version})})
@@ -188,14 +190,14 @@ def correct_unit(
     return ApiCall(request, answers.read_correction, idempotent=version is None, private=(content,))
 
 
-def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+def pin_unit(unit_id: str | UUID, pinned: bool, bank: str, timeout_s: float) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
     """PUT or DELETE /api/v1/units/{unit_id}/pin; repeated, it changes nothing."""
     path = f"/api/v1/units/{path_segment(unit_id)}/pin"
     request = Request("PUT" if pinned else "DELETE", path, {"bank": bank}, timeout_s=timeout_s)
     return ApiCall(request, answers.read_correction)
 
 
-def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> ApiCall[int]:  # noqa: FBT001 - as sent
+def delete_unit(unit_id: str | UUID, with_facts: bool, bank: str, timeout_s: float) -> ApiCall[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
     params: dict[str, str | int] = {"bank": bank, "with_facts": str(with_facts).lower()}
     request = Request("DELETE", f"/api/v1/units/{path_segment(unit_id)}", params, timeout_s=timeout_s)
@@ -240,9 +242,9 @@ def parse_reply(call: ApiCall[T], reply: Reply, key: str) -> T | ApiError:
     return read_error(value, reply.status, reply.retry_after, (key, *call.private))
 
 
-def path_segment(name: str) -> str:
+def path_segment(name: str | UUID) -> str:
     """Return a name percent-encoded as one segment of a path, slashes and dot segments included."""
-    quoted = quote(check_text("an id in a path", name), safe="", errors="replace")
+    quoted = quote(check_text("an id in a path", str(name)), safe="", errors="replace")
     return quoted.replace(".", "%2E") if not name.strip(".") else quoted
 
 

@@ -5,11 +5,13 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
+from uuid import UUID
 
 import httpx
 
 from afterturn_client import answers, calls, lists, memories
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
+from afterturn_client.contract.units import Unit
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
@@ -189,21 +191,23 @@ class AsyncAfterturn:
         """Return the bank's freshness; with `position`, wait until all stages have passed it, at most `wait_ms`."""
         return await self._run(self._target.freshness(bank, position, wait_ms))
 
-    async def get_unit(self, unit_id: str, *, bank: str | None = None) -> answers.Unit:
+    async def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
         """Return one unit with its provenance. Raises NotFoundError."""
         return await self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
 
     async def correct_unit(
-        self, unit_id: str, content: str, *, version: int | None = None, bank: str | None = None
+        self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
     ) -> answers.CorrectionReceipt:
         """Replace a unit's text, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
         return await self._run(self._target.correct_unit(unit_id, content, version, bank))
 
-    async def pin_unit(self, unit_id: str, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
+    async def pin_unit(
+        self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None
+    ) -> answers.CorrectionReceipt:
         """Pin or unpin a unit: every answer of its bank contains a pinned unit. Raises NotFoundError."""
         return await self._run(self._target.pin_unit(unit_id, pinned, bank))
 
-    async def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = True) -> int:
+    async def delete_unit(self, unit_id: str | UUID, *, bank: str | None = None, with_facts: bool = True) -> int:
         """Forget a unit and the facts drawn from it that have no other source: no read shows them any more.
 
         Returns how many facts; `with_facts=False` keeps them. Raises NotFoundError.
@@ -397,21 +401,21 @@ class Afterturn:
         """As AsyncAfterturn.freshness."""
         return self._run(self._target.freshness(bank, position, wait_ms))
 
-    def get_unit(self, unit_id: str, *, bank: str | None = None) -> answers.Unit:
+    def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
         """As AsyncAfterturn.get_unit."""
         return self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
 
     def correct_unit(
-        self, unit_id: str, content: str, *, version: int | None = None, bank: str | None = None
+        self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
     ) -> answers.CorrectionReceipt:
         """As AsyncAfterturn.correct_unit."""
         return self._run(self._target.correct_unit(unit_id, content, version, bank))
 
-    def pin_unit(self, unit_id: str, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
+    def pin_unit(self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
         """As AsyncAfterturn.pin_unit."""
         return self._run(self._target.pin_unit(unit_id, pinned, bank))
 
-    def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = True) -> int:
+    def delete_unit(self, unit_id: str | UUID, *, bank: str | None = None, with_facts: bool = True) -> int:
         """As AsyncAfterturn.delete_unit."""
         return self._run(calls.delete_unit(unit_id, with_facts, bank or self._target.bank, self._target.timeout_s))
 

@@ -17,9 +17,9 @@ from afterturn_client.answers import (
     TurnMessage,
     TurnReceipt,
     TurnStatus,
-    Unit,
 )
 from afterturn_client.client import Afterturn, AsyncAfterturn
+from afterturn_client.contract.units import Unit
 from afterturn_client.errors import (
     AfterturnError,
     ApiError,

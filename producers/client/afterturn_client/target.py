@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 import httpx
 
@@ -114,13 +115,13 @@ class ServiceTarget:
         return call_list(kind, cursor, limit, place, self.timeout_s)
 
     def correct_unit(
-        self, unit_id: str, content: str, version: int | None, bank: str | None
+        self, unit_id: str | UUID, content: str, version: int | None, bank: str | None
     ) -> ApiCall[answers.CorrectionReceipt]:
         """Build the call that corrects a unit and remembers its position."""
         call = calls.correct_unit(unit_id, content, version, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
-    def pin_unit(self, unit_id: str, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+    def pin_unit(self, unit_id: str | UUID, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
         """Build the call that pins or unpins a unit, and remembers its position."""
         call = calls.pin_unit(unit_id, pinned, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))

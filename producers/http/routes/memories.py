@@ -3,13 +3,13 @@
 from dataclasses import asdict
 from typing import Annotated
 
+from afterturn_client.contract.units import Unit
 from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
-from producers.http.routes.units import UnitAnswer, unit_json
 from producers.service.single_memories import MemoryBody, MemoryReceipt
 from store.errors import NotFound
 
@@ -45,14 +45,14 @@ async def write_memory(request: Request, call: TenantCall) -> Response:
         "Get a single memory",
         "Returns the memory as a unit; `turn_id` is its id.",
         CallerClass.READER,
-        {200: DescribedAnswer("the memory", (UnitAnswer,))},
+        {200: DescribedAnswer("the memory", (Unit,))},
         query=BankParameters,
         fails=(NotFound,),
     ),
 )
 async def get_memory(request: Request, call: TenantCall, memory_id: MemoryId) -> Response:
     bank = read_parameters(request, BankParameters).bank
-    return json_response(unit_json(await call.memory.memories.read(call.grant, bank, memory_id)))
+    return json_response(await call.memory.memories.read(call.grant, bank, memory_id))
 
 
 @router.delete(

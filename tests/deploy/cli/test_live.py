@@ -168,7 +168,7 @@ async def test_a_unit_is_shown_with_its_provenance_and_can_be_forgotten(client: 
     receipt = await client.add_turn("s", said("the okapi is called Marzipan"))
     found = (await client.recall("okapi Marzipan", k=1)).results[0]
     unit = await client.get_unit(found.unit_id)
-    assert (unit.text, unit.raw["turn_id"]) == ("the okapi is called Marzipan", receipt.turn_id)
+    assert (unit.text, unit.turn_id) == ("the okapi is called Marzipan", receipt.turn_id)
     await client.delete_unit(found.unit_id)
     assert found.unit_id not in {one.unit_id for one in (await client.recall("okapi Marzipan")).results}
     with pytest.raises(NotFoundError):

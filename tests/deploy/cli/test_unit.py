@@ -12,7 +12,7 @@ from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback, Seen
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
 
-UNIT = "7b1f7c1e-0000-5000-8000-000000000000"
+UNIT, SOURCE, LATER, FACT, NEAR = (f"7b1f7c1e-0000-5000-8000-00000000000{n}" for n in range(5))
 PATH = f"/api/v1/units/{UNIT}"
 SHOWN = {
     "unit_id": UNIT,
@@ -24,20 +24,29 @@ SHOWN = {
     "ordinal": None,
     "role": None,
     "name": "Ana",
-    "occurred_at": "2026-01-02T03:04:05Z",
+    "occurred_at": "2026-01-02T03:04:05+00:00",
     "position": 12,
     "metadata": {"confidence": "0.95", "key": "home"},
-    "sources": ["source-unit"],
+    "sources": [SOURCE],
     "entities": ["Porto"],
-    "valid_from": "2026-01-02T03:04:05Z",
-    "valid_to": "2026-02-02T03:04:05Z",
-    "superseded_by": "later-unit",
+    "valid_from": "2026-01-02T03:04:05+00:00",
+    "valid_to": "2026-02-02T03:04:05+00:00",
+    "superseded_by": LATER,
     "version": 2,
     "pinned": True,
-    "former": [{"version": 1, "text": "She lives in Faro", "pinned": False, "recorded_at": "2026-01-01T00:00:00Z"}],
-    "facts": [{"unit_id": "fact-unit", "text": "a fact"}],
+    "former": [
+        {"version": 1, "text": "She lives in Faro", "pinned": False, "recorded_at": "2026-01-01T00:00:00+00:00"}
+    ],
+    "expires_at": None,
+    "facts": [{"unit_id": FACT, "text": "a fact"}],
     "links": [
-        {"unit_id": "near-unit", "kind": "semantic", "weight": 0.8125, "direction": "to", "excerpt": "in\nPorto"}
+        {
+            "unit_id": NEAR,
+            "kind": "semantic",
+            "weight": 0.8125,
+            "direction": "to",
+            "excerpt": "in\nPorto",
+        }
     ],
 }
 DONE = {"ok": True, "unit_id": UNIT, "position": 13, "changed": True, "facts_ended": 1}
@@ -73,11 +82,20 @@ def test_a_unit_is_shown_with_all_that_is_known_of_where_it_comes_from(server: L
     result = run(data, "show", UNIT, "--bank", "b")
     assert result.exit_code == 0, result.stderr
     assert server.seen[0].params == {"bank": "b"}
-    for told in ("[bold]Porto[/bold]", "Ana", "s/t/1", "0.95", "source-unit", "fact-unit  a fact", "later-unit", "12"):
+    for told in (
+        "[bold]Porto[/bold]",
+        "Ana",
+        "s/t/1",
+        "0.95",
+        SOURCE,
+        f"{FACT}  a fact",
+        LATER,
+        "12",
+    ):
         assert told in result.stdout
-    assert "1, since 2026-01-01T00:00:00Z  She lives in Faro" in result.stdout
+    assert "1, since 2026-01-01T00:00:00+00:00  She lives in Faro" in result.stdout
     assert "pinned  yes" in result.stdout
-    assert "semantic 0.81 to near-unit  in Porto" in result.stdout
+    assert f"semantic 0.81 to {NEAR}  in Porto" in result.stdout
     assert "\x1b" not in result.stdout
 
 

@@ -12,20 +12,22 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import orjson
 import pytest
 import pytest_asyncio
 
-from producers.http import routes
+from producers.http import openapi, routes
 from producers.http.error_responses import INTERNAL, WIRES
 from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.reference_page import render_reference
 from store import identity
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import Tenant, World
-from tests.producers.recorded_answers import compare_answers, describe_answers, find_changes
+from tests.producers.recorded_answers import compare_answers, describe_answers, find_changes, read_record
 from tests.producers.schemas import HeldToSchema, find_answer_faults, find_faults
 
 V1 = "/api/v1"
+EXAMPLES = Path(openapi.__file__).with_name("examples.json")
 NO_ID = "00000000-0000-4000-8000-000000000000"
 #: Successes that no single call brings about, each with the reason.
 NOT_CALLED = {
@@ -135,6 +137,20 @@ def test_every_body_has_an_example_that_fits_its_schema(described: dict[str, Any
                 assert not faults, f"{name} {what}: its EXAMPLE does not fit: {faults}"
 
 
+def test_the_example_of_a_shape_is_as_it_is_answered(described: dict[str, Any]) -> None:
+    recorded, examples, held = read_record(), json.loads(EXAMPLES.read_text()), set[str]()
+    for name, operation in operations(described):
+        for status, answer in operation["responses"].items():
+            content = answer.get("content", {}).get("application/json", {})
+            shape = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            if shape in examples and f"{name} {status}" in recorded:
+                told = describe_answers([orjson.dumps(content["example"])])
+                changes = list(find_changes(recorded[f"{name} {status}"], told))
+                assert not changes, f"{name} {status}: its example is not as it answers: {changes}"
+                held.add(shape)
+    assert held == set(examples), "an example that no operation answers"
+
+
 def test_every_error_has_the_one_body_and_codes_with_a_meaning(described: dict[str, Any]) -> None:
     for name, operation in operations(described):
         errors = {status for status, answer in operation["responses"].items() if "$ref" in answer}
@@ -215,13 +231,13 @@ async def test_every_operation_answers_as_it_is_described(
     assert not changes, "the API answers differently: mend it, or record the change on purpose (recorded_answers.py)"
 
 
-def test_a_record_finds_a_name_that_left_moved_or_has_another_kind() -> None:
+def test_the_record_finds_a_name_that_left_moved_or_has_another_kind() -> None:
     whole = b'{"id":"0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20","at":"2026-03-02T09:30:00+00:00","all":[{"n":1},{"n":null}]}'
     recorded = describe_answers([whole])
     assert list(find_changes(recorded, recorded)) == []
     for body in (
         whole.replace(b"+00:00", b"Z"),
-        whole.replace(b'"n":1', b'"n":"1"'),
+        whole.replace(b'"n":1', b'"n":1.5'),
         whole.replace(b'"n":1', b'"n":1,"m":2'),
         b'{"at":"2026-03-02T09:30:00+00:00","id":"0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20","all":[]}',
         b'{"id":"0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20","at":"2026-03-02T09:30:00+00:00"}',
