@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import TokenCounter
 
-#: Of a word that is not known, so many letters are one token more than its pieces.
+#: Letters of an unknown word that count as one token more than its pieces.
 _LETTERS_OF_DOUBT = 8
 #: Characters of three bytes that none of these tokenizers makes three tokens of: Indic scripts and Thai, kana.
 _TWO_TOKENS = (range(0x0900, 0x0B00), range(0x0B80, 0x0D80), range(0x0E00, 0x0E80), range(0x3000, 0x3100))

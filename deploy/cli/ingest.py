@@ -80,7 +80,7 @@ def _detect_format(file: str, head: bytes) -> Format:
     if found is None:
         raise exit_with(
             f"{file}: its format is not recognised; {LOOKED_FOR}. If it is one of them, give --format jsonl, chat, "
-            "whatsapp or transcript; a text that nobody says is stored with --format document",
+            "whatsapp or transcript; a text without speakers is stored with --format document",
             2,
         )
     return found

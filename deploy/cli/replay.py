@@ -33,7 +33,7 @@ SwapOption = Annotated[bool, typer.Option("--swap", help="Replace the live table
 RepairOption = Annotated[bool, typer.Option("--repair", help="Repair differing rows of --host or --bank in place.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume an interrupted replay.")]
 TablesOption = Annotated[
-    bool, typer.Option("--tables-only", help="Exit 0 when the tables are equal, whatever derived state is.")
+    bool, typer.Option("--tables-only", help="Exit 0 when the tables are equal; derived state does not count.")
 ]
 #: Accepted for scripts of before derived state decided the exit status by itself.
 DerivedOption = Annotated[bool, typer.Option("--derived", hidden=True)]

@@ -26,7 +26,7 @@ KEY_ENDED = "this key opens nothing (any more)"
 KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"
 
 
-#: A wait for body and slot of at most so many seconds is no reason to look the key up again.
+#: After a wait for body and slot of more than these seconds, the key is looked up again.
 SHORT_WAIT_S = 0.25
 
 

@@ -1,4 +1,4 @@
-"""Finds the time at which a message was said, whatever program wrote it. Pure."""
+"""Finds the time at which a message was said, in the forms of many programs. Pure."""
 
 import re
 from collections.abc import Mapping

@@ -228,7 +228,7 @@ class TurnStore:
     async def is_delivered_here(self, host: UUID, turn: UUID, user: str, app: str, project: str) -> bool:
         """Return whether a worker is just delivering the turn of this id to this service, for this gateway's user.
 
-        Of other turns nobody learns whether there are any, however their ids are made.
+        No caller learns whether other turns exist, even with a computed id.
         """
         place = {"host": host, "turn": turn, "user": user, "app": app, "project": project}
         async with self._database.tenant(host) as connection:

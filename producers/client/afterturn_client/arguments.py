@@ -1,4 +1,4 @@
-"""Checks arguments where they are given: what is of a wrong type never gets as far as a request.
+"""Checks arguments where they are given: a value of a wrong type never reaches a request.
 
 Errors name the argument and what it may be, never its value.
 """

@@ -2,7 +2,7 @@
 
 A frame is known by its tags and by how its content begins, in every view of the text (`text_views`): quoted, escaped,
 wrapped, in capitals, with other attributes. One that lacks a tag ends, or begins, where its lines do. Tags around other
-content, and sentences like ours without a tag or an item, are somebody's own text and stay.
+content, and sentences like ours without a tag or an item, are the writer's own text and stay.
 """
 
 import base64

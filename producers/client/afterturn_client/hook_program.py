@@ -1,4 +1,4 @@
-"""The process of a hook: it ends with exit code 0, within a deadline from its start, whatever happens.
+"""The process of a hook: it always ends with exit code 0, within a deadline from its start.
 
 An agent reads exit code 2 as "stop the prompt", and anything on standard output as an answer. So the work is done in a
 thread, imports included, and the first thread does nothing but wait for it and end the process.
@@ -102,7 +102,7 @@ def _do_work(work: Work, answers: list[str]) -> None:
 
 
 def _write_bytes(stream: Any, told: bytes) -> None:
-    """Write to a stream's file, whatever its encoding. Nothing is written to one that is closed."""
+    """Write to a stream's file in any encoding. Nothing is written to a closed one."""
     try:
         while stream is not None and told:
             told = told[os.write(stream.fileno(), told) :]

@@ -95,7 +95,7 @@ def _qualify(name: str, repository: Repository) -> str:
 
 
 def _claim(name: str, repository: Repository) -> bool:
-    """Return whether a name is this repository's; one that is nobody's becomes its. Raises OSError."""
+    """Return whether a name is this repository's; an unused one becomes its. Raises OSError."""
     file = state_folder() / f"{quote(name, safe='', errors='surrogateescape')}.json"
     told = json.dumps(asdict(repository))
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

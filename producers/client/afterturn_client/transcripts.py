@@ -62,9 +62,9 @@ class Transcript:
 
 
 def read_transcript(agent: str, file: Path, *, prompts: int | None = None) -> Transcript:
-    """Return the turns of an agent's session file; with `prompts`, those at its end, from so many prompts on.
+    """Return the turns of an agent's session file; with `prompts`, only those from its last `prompts` prompts on.
 
-    The end is read until it holds that many, LONGEST_READ bytes at most. Raises OSError.
+    The file is read from its end until it holds that many, LONGEST_READ bytes at most. Raises OSError.
     """
     with file.open("rb") as opened:
         size = opened.seek(0, 2)

@@ -1,4 +1,4 @@
-"""Checks what a publisher sends: nobody answers it, so what the service would refuse is refused before it is sent.
+"""Checks what a publisher sends. A queue gives no answer, so messages that the service would refuse are refused here.
 
 The rules are the service's own that depend on no setting of it; the service judges each message again.
 """

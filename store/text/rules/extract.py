@@ -19,7 +19,7 @@ VERSION = "rules-6"
 MAX_MENTIONS = 256
 #: The most mentions and facts of one turn or document, the first of them: each is an event with rows of its own.
 MAX_MENTIONS_OF_TURN, MAX_FACTS_OF_TURN = 4096, 512
-#: Mentions that any turn may have, and characters of text for one more: a turn of 24 KiB that names somebody every
+#: Mentions that any turn may have, and characters of text for one more: a turn of 24 KiB that names a person every
 #: seven characters would fill a thousand times its size on disk.
 FREE_MENTIONS, CHARACTERS_A_MENTION = 512, 256
 

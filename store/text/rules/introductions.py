@@ -89,7 +89,7 @@ def find_introductions(text: str, author: str | None = None) -> list[Introductio
 
 
 def _find_all(text: str) -> Iterator[Introduction]:
-    """Yield the names behind openings, whoever says them."""
+    """Yield the names behind openings, for every speaker."""
     for match in _NAMED.finditer(text):
         if end := _end_of_name(text, match.end(), sure=True):
             yield Introduction(match.start(), match.end(), end)
