@@ -13,12 +13,18 @@ from embeddings.protocol import Embedder
 from store.database import NO_SYNC, Database
 from store.derived import reflection_vectors
 from store.derived.reflection_vectors import find_reflection
-from store.derived.unit_vectors import Unembedded, UnitsToEmbed, derive_reembedding_id, insert_vectors, read_missing
+from store.derived.unit_vectors import (
+    Unembedded,
+    UnitsToEmbed,
+    corrected_id,
+    derive_reembedding_id,
+    insert_vectors,
+    read_missing,
+)
 from store.errors import LeaseLost
 from store.gen_ai_spans import trace_embedding
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims
 from store.ledger.stages import Stage
-from store.memory.corrections import corrected_id
 from workers.metrics import EMBEDDED_TEXTS
 from workers.stage_work import ClaimSize, Worked
 
@@ -77,7 +83,8 @@ class EmbeddingStage:
         """Return the units a row asks to embed: a turn's messages, its facts, or both.
 
         The row's item says which: the turn itself its messages, another id its facts; one made by
-        `derive_reembedding_id` (after a change of the model) or `corrected_id` (after a correction) both.
+        `derive_reembedding_id` (after a change of the model) or `corrected_id` (after a correction, or
+        where vectors were found to be missing) both.
         """
         again = derive_reembedding_id(row.turn_id, self.embedder.generation, row.position)
         both = row.item_id in {again, corrected_id(row.turn_id, row.position)}

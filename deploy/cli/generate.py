@@ -1,9 +1,11 @@
 """`afterturn generate`: synthetic events of every type, for replay and measurements."""
 
 import asyncio
-import shlex
 import time
+from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -20,6 +22,7 @@ from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from store import identity
 from store.database import Database
+from store.derived.completion import complete_bank
 from store.errors import StoreError
 from store.log.bulk import BATCH, append_bulk
 
@@ -42,7 +45,8 @@ def generate_command(
     """Write a generated history of every event type into the running stack, in bulk.
 
     The same seed and bank make the same events: those the log knows change nothing, a greater number goes on. It is
-    for replay and measuring: no stage reads it. `afterturn embed` makes vectors of its texts, and recall finds them.
+    for replay and measuring: no stage extracts facts from it. Recall finds its texts by their words at once, and by
+    their meaning when workers have made the vectors.
 
     **Example:** `afterturn generate --events 100000 --seed 7`
     """
@@ -59,26 +63,35 @@ def generate_command(
         print_notice(
             f"{made['appended']} events written, {made['known']} known, into {made['bank']} in {made['seconds']} s"
         )
-        print_notice(
-            f"its texts have no vectors yet: `{shlex.join(['afterturn', 'embed', '--bank', made['bank']])}` makes them"
-        )
+        print_notice(f"{made['words']} texts are found by their words; workers make {made['vectors']} vectors")
 
 
 async def _write_history(stack: Stack, bank: str, count: int, seed: int) -> dict[str, Any]:
     host, started = identity.host_id(HOST), time.monotonic()
-    history, appended = History(host, bank, seed), 0
+    history, appended, banks = History(host, bank, seed), 0, set[UUID]()
     database = Database(build_database_settings(stack))
     try:
         with _create_progress() as progress:
             task = progress.add_task("events", total=count)
             for start in range(0, count, BATCH):
-                part = min(BATCH, count - start)
-                appended += (await append_bulk(database, host, history.events(part))).appended
-                progress.advance(task, part)
+                part = list(history.events(min(BATCH, count - start)))
+                appended += (await append_bulk(database, host, part)).appended
+                banks.update(UUID(event["bank"]) for event in part)
+                progress.advance(task, len(part))
+        begin, at = partial(database.tenant, host), datetime.now(UTC)
+        made = [await complete_bank(begin, host, one, at) for one in sorted(banks)]
     finally:
         await database.close()
     seconds = round(time.monotonic() - started, 3)
-    return {"events": count, "appended": appended, "known": count - appended, "bank": bank, "seconds": seconds}
+    return {
+        "events": count,
+        "appended": appended,
+        "known": count - appended,
+        "bank": bank,
+        "words": sum(one.words for one in made),
+        "vectors": sum(one.vectors for one in made),
+        "seconds": seconds,
+    }
 
 
 def _create_progress() -> Progress:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, exists, func, select, text
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, exists, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
-from store.schema import UNIT, UNIT_ENTITY, in_bank, same_bank
+from store.schema import ENTITY_COOCCUR, UNIT, UNIT_ENTITY, in_bank, same_bank
 
 #: The most units with links changed for other reasons (a unit was forgotten) that one run counts as well.
 OTHERS_LIMIT = 1000
@@ -109,6 +109,12 @@ REDATE_PAIRS = text("""
       from unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first
        and c.entity_id_2 = p.second""").bindparams(paired=PAIRED)
+PAIRS_OF_UNIT = text("""
+    select a.entity_id as first, b.entity_id as second
+      from afterturn.agent_memory_unit_entity_t a
+      join afterturn.agent_memory_unit_entity_t b using (host_id, bank_id, unit_id)
+     where a.host_id = :host and a.bank_id = :bank and a.unit_id = :unit and a.counted and b.counted
+       and a.entity_id < b.entity_id""")
 
 # The first condition is that of the index `unit_entity_uncounted`; links that come are counted with their turns.
 REMOVED_LINKS = select(
@@ -166,6 +172,16 @@ def _expect_pairs() -> Select[UUID, UUID, int, datetime]:
 
 
 EXPECTED_PAIRS = _expect_pairs()
+_PAIR, _EXPECTED = ENTITY_COOCCUR.c, EXPECTED_PAIRS.subquery("expected")
+REDATE_ALL = (
+    update(ENTITY_COOCCUR)
+    .values(last_cooccurred=_EXPECTED.c.last_cooccurred)
+    .where(
+        in_bank(ENTITY_COOCCUR),
+        *(_PAIR[name] == _EXPECTED.c[name] for name in ("entity_id_1", "entity_id_2")),
+        _PAIR.last_cooccurred != _EXPECTED.c.last_cooccurred,
+    )
+)
 EXPECTED_MENTIONS = text("""
     select e.entity_id, coalesce(sum(l.mentions) filter (where l.removed_at is null), 0)::int as mention_count
       from afterturn.agent_memory_entity_t e
@@ -203,6 +219,19 @@ async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns
         await connection.execute(FORGET_PAIRS, {"host": host, "bank": bank, **pairs})
         await connection.execute(REDATE_PAIRS, {"host": host, "bank": bank, **pairs})
     return entities
+
+
+async def redate_unit(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> None:
+    """Recompute the newest dates of the pairs that a unit counts for, after its own date changed."""
+    place = {"host": host, "bank": bank}
+    if pairs := (await connection.execute(PAIRS_OF_UNIT, {**place, "unit": unit})).all():
+        columns = {"first": [pair.first for pair in pairs], "second": [pair.second for pair in pairs]}
+        await connection.execute(REDATE_PAIRS, {**place, **columns})
+
+
+async def redate_pairs(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+    """Correct the newest dates of all pairs of a bank whose links are counted, after units changed in bulk."""
+    await connection.execute(REDATE_ALL, {"host": host, "bank": bank})
 
 
 async def has_removed_links(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:

@@ -150,6 +150,14 @@ def derive_reembedding_id(turn: UUID, generation: int, position: int) -> UUID:
     return uuid5(turn, f"vectors:{generation}:{position}")
 
 
+def corrected_id(turn: UUID, position: int) -> UUID:
+    """Return the id of the ledger row by which a turn's texts without a vector are embedded, by any model.
+
+    `position` is that of a correction, or of the log when their vectors were found to be missing.
+    """
+    return uuid5(turn, f"corrected:{position}")
+
+
 async def find_turns_without_vectors(
     connection: AsyncConnection,
     host: UUID,

@@ -4,7 +4,7 @@ The words of a unit follow from its text, day and speaker, by the rules of its b
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -37,6 +37,14 @@ DROP_OF_NOTHING = text("""
             where w.host_id = :host and w.bank_id = :bank
               and (select u.active from afterturn.agent_memory_unit_t u
                     where u.host_id = w.host_id and u.bank_id = w.bank_id and u.unit_id = w.unit_id) is not true))""")
+# A unit that changed since it was read has words by the new rules already. Locked, so that a caller that forgets a unit
+# meanwhile deletes its new words, too.
+UNCHANGED = text("""
+    select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as int[])) as t(unit_id, version)
+      join afterturn.agent_memory_unit_t u
+        on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
+       and u.aggregate_version = t.version
+     order by u.unit_id for share of u""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,16 @@ async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> 
         units = [one.terms.unit_id for one in wrong if one.worded]
         await connection.execute(DROP, {"host": host, "bank": bank, "units": units})
         await postings.insert_postings(connection, host, bank, [one.terms for one in wrong])
+
+
+async def lock_unchanged(
+    connection: AsyncConnection, host: UUID, bank: UUID, versions: Mapping[UUID, int]
+) -> Sequence[UUID]:
+    """Return the living units that still have these versions, locked against a change; in the order of ids."""
+    if not versions:
+        return []
+    arguments = {"host": host, "bank": bank, "units": list(versions), "versions": list(versions.values())}
+    return (await connection.execute(UNCHANGED, arguments)).scalars().all()
 
 
 def _list_wrong(units: Sequence[Row[Any]], rules: languages.Rules) -> list[WrongWords]:

@@ -14,6 +14,7 @@ from sqlalchemy import Row, Text, Uuid, bindparam, case, cast, delete, func, nul
 
 from store.database import Database
 from store.derived import locks, postings, projection
+from store.derived.unit_words import lock_unchanged
 from store.maintenance.pruning import MORE, PrunedBatch
 from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD, in_bank, same_bank
 from store.tenancy import languages
@@ -48,14 +49,6 @@ UNITS = (
     .where(in_bank(UNIT), _UNIT.active)
     .order_by(_UNIT.unit_id)
 )
-# A unit that changed since it was read has words by the new rules already. Locked, so that a caller that forgets a unit
-# meanwhile deletes its new words, too.
-UNCHANGED = text("""
-    select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as int[])) as t(unit_id, version)
-      join afterturn.agent_memory_unit_t u
-        on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
-       and u.aggregate_version = t.version
-     order by u.unit_id for share of u""")
 # The counts of the old words are taken back with them.
 DROP = text("""
     with gone as materialized (
@@ -124,8 +117,7 @@ class WordReanalysis:
         async with self._database.tenant(host) as connection:
             await locks.lock_bank(connection, bank)
             await projection.lock_words(connection, bank)
-            versions = {"units": list(cut), "versions": [version for version, _ in cut.values()]}
-            same = (await connection.execute(UNCHANGED, {**key, **versions})).scalars().all() if cut else []
+            same = await lock_unchanged(connection, host, bank, {unit: version for unit, (version, _) in cut.items()})
             if same:
                 terms = (await connection.execute(DROP, {**key, "units": same})).scalars().all()
                 await connection.execute(projection.FORGET_TERMS, {**key, "terms": terms})

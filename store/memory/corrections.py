@@ -13,8 +13,9 @@ import orjson
 from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived import bank_state, postings
+from store.derived import bank_state, postings, projection
 from store.derived.readings import FollowUp, open_follow_ups
+from store.derived.unit_vectors import corrected_id
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.stages import Stage
 from store.log.append import append_events, order_events, read_versions
@@ -238,6 +239,8 @@ async def _set_state(
     position = await append_events(connection, origin.host, order_events(events))
     if position is None:
         raise NotFound("no such unit")
+    if _moment_of(state["eventDate"]) != found.event_date:
+        await projection.redate_unit(connection, origin.host, origin.bank, found.unit_id)
     if reworded:
         now = await _read_state(connection, origin, found.unit_id)
         await _write_follow_ups(connection, origin, now, now.content, position)
@@ -272,11 +275,6 @@ def _changes_words(unit: Row[Any], state: Mapping[str, Any]) -> bool:
 
 def _moment_of(told: datetime | str) -> datetime:
     return told if isinstance(told, datetime) else datetime.fromisoformat(told)
-
-
-def corrected_id(turn: UUID, position: int) -> UUID:
-    """Return the id of the ledger row by which a turn's texts are embedded after the correction at `position`."""
-    return uuid5(turn, f"corrected:{position}")
 
 
 def reread_id(unit: UUID, position: int) -> UUID:

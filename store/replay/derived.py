@@ -1,15 +1,18 @@
 """Compares derived state outside the log with what the pipeline computes, and rebuilds it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from store.derived import bank_state, projection
+from store.derived import bank_state
 from store.derived.aliases import EntityName, resolve_aliases
+from store.derived.completion import complete_bank
 from store.derived.facts import MANY_VALUED
 from store.derived.unit_words import find_wrong_words
 from store.replay.digest import NAMED, BankIdentity, find_first_differences
@@ -67,6 +70,7 @@ PROFILES = text("""
      order by host_id, bank_id, split_part(case when waits then live_folded else folded end, ' ', 1)""")
 
 PROFILE_COLUMNS = ("canonical_id", "name", "kind", "folded", "stem", "mentions")
+OF_TENANT = text("select set_config('afterturn.host', :host, true)")
 BANKS = text("""
     select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r
      where afterturn.in_scope(r.host_id, r.bank_id, :host, :bank) order by 1, 2""")
@@ -171,9 +175,15 @@ async def read_banks(connection: AsyncConnection, scope: ReplayScope) -> list[Ba
 
 
 async def rebuild_derived(engine: AsyncEngine, concerned: Iterable[BankIdentity]) -> None:
-    """Rebuild the derived state of banks, with words that wait to be indexed, a transaction for each bank."""
+    """Rebuild the derived state of banks, a transaction for each; then make what they lack, and open work for it."""
     for bank in concerned:
         async with engine.begin() as connection:
             await bank_state.rebuild_bank(connection, bank.host, bank.bank)
-            while (await projection.count_words(connection, bank.host, bank.bank)).more:
-                pass
+        await complete_bank(partial(_begin_as_tenant, engine, bank.host), bank.host, bank.bank, datetime.now(UTC))
+
+
+@asynccontextmanager
+async def _begin_as_tenant(engine: AsyncEngine, host: UUID) -> AsyncGenerator[AsyncConnection]:
+    async with engine.begin() as connection:
+        await connection.execute(OF_TENANT, {"host": str(host)})
+        yield connection

@@ -95,7 +95,12 @@ COMPARED = tuple(
 
 
 # The tables that a bank's derived state is computed from.
-DERIVED_FROM = ("agent_memory_unit_t", "agent_memory_entity_t", "agent_memory_unit_entity_t")
+DERIVED_FROM = (
+    "agent_memory_unit_t",
+    "agent_memory_entity_t",
+    "agent_memory_unit_entity_t",
+    "agent_memory_reflection_t",
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)

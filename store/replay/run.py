@@ -15,7 +15,7 @@ from store.errors import ReplayError
 from store.replay import derived, digest
 from store.replay.digest import BankIdentity
 from store.replay.expected import TURNS
-from store.replay.mend import mend_rows, note_changes
+from store.replay.mend import drop_stale, note_changes
 from store.replay.report import ReplayReport
 from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, Progress, ReplayScope, Shadow
 
@@ -164,7 +164,7 @@ async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Rep
     concerned = await digest.find_changed_banks(connection, shadow.schema, shadow.scope, report.tables)
     await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
     await connection.execute(SWAP, {"schema": shadow.schema})
-    await mend_rows(connection)
+    await drop_stale(connection)
     await connection.execute(DROP_BEFORE)
     return concerned
 
@@ -173,7 +173,7 @@ async def _correct_rows(connection: AsyncConnection, shadow: Shadow, report: Rep
     await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
     scope = {"host": shadow.scope.host, "bank": shadow.scope.bank}
     await connection.execute(APPLY, {"schema": shadow.schema, **scope})
-    await mend_rows(connection)
+    await drop_stale(connection)
     return ()
 
 

@@ -78,6 +78,43 @@ begin
     perform afterturn.recount_pruned(p_host);
 end $$;
 
+-- Adds the guards that the log of a bank implies and that are missing, with their rows of the ledger; returns how many.
+-- Run by the application, for events that came without their turn's transaction; the caller holds the bank's lock.
+--
+-- The results of extraction are in the log, so that only projection is left to be done; work of missing vectors is opened
+-- apart. Nothing is sent to a gateway.
+create or replace function afterturn.restore_guards(p_host uuid, p_bank uuid) returns int
+language plpgsql as $$
+declare
+    v_turns uuid[];
+begin
+    with added as (
+        insert into afterturn.turn_t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
+        select l.host_id, l.turn_id, l.bank_id, l.session_id, l.user_id,
+               coalesce(l.digest, decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')),
+               l.position, l.accepted_at
+          from afterturn.logged_turns(p_host, p_bank) l
+         where not exists (select from afterturn.turn_t t where t.host_id = l.host_id and t.turn_id = l.turn_id)
+        on conflict (host_id, turn_id) do nothing
+        returning turn_id
+    )
+    select array_agg(turn_id) into v_turns from added;
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
+                                    accepted_at)
+    select t.host_id, s.stage, t.turn_id,
+           case s.stream when 'session' then t.session_id when 'bank' then t.bank_id else t.turn_id end,
+           t.bank_id, t.session_id, t.turn_id, t.position,
+           case s.stage when 'projection' then 'pending' when 'gateway' then 'flushed' else 'done' end, t.accepted_at
+      from afterturn.turn_t t, afterturn.stages() s
+     where t.host_id = p_host and t.turn_id = any (v_turns) and s.opened_by_turn and (
+           s.stage <> 'gateway'
+           or exists (select from afterturn.audit_event_t a
+                       where a.host_id = t.host_id and a.turn_id = t.turn_id
+                         and a.event in ('memory_gateway_add_succeeded', 'memory_gateway_flush_succeeded')))
+    on conflict do nothing;
+    return coalesce(cardinality(v_turns), 0);
+end $$;
+
 -- Recounts how many turns of a tenant (null: of each) were pruned from the ledger, by the outcome of each stage. What
 -- LLM extraction read is counted nowhere else, and is kept.
 create or replace function afterturn.recount_pruned(p_host uuid) returns void

@@ -226,6 +226,9 @@ async def test_words_and_vectors_stay_with_what_says_the_same_and_are_made_again
         "insert into afterturn.unit_vector_t "
         "select host_id, bank_id, unit_id, 0, 1, array_fill(0.05, array[384])::public.halfvec "
         "from afterturn.agent_memory_unit_t where active",
+        "insert into afterturn.unit_vector_t "
+        "select host_id, bank_id, reflection_id, 0, 1, array_fill(0.05, array[384])::public.halfvec "
+        "from afterturn.agent_memory_reflection_t where active",
         "update afterturn.ledger_t set status = 'done' where stage = 'embedding'",
         "update afterturn.agent_memory_unit_t set content = 'tampered' where turn_name = 't1' and ordinal = 0",
     )
@@ -233,7 +236,7 @@ async def test_words_and_vectors_stay_with_what_says_the_same_and_are_made_again
     before = await rows(lonely, said, words)
     await swap_tables(fresh_database.owner_url)
     assert await rows(lonely, said, words) == before
-    assert await rows(lonely, said, "select count(*) from unit_vector_t") == [(12,)]
+    assert await rows(lonely, said, "select count(*) from unit_vector_t") == [(13,)]
     again = await rows(lonely, said, "select t.turn_id from ledger_t t where stage = 'embedding' and undone")
     assert again == [(identity.turn_id(identity.session_id(identity.bank_id(said, "home"), "s1"), "t1"),)]
 

@@ -42,6 +42,8 @@ async def test_generate_writes_it_once_and_it_replays_equal(operated: Operated) 
     assert (more["appended"], more["known"]) == (1000, 1500)
     report = await verify_log(operated.postgres.owner_url)
     assert (report.equal, report.events) == (True, 2500)
+    assert [one.name for one in report.derived if not one.equal] == []
+    assert (first["words"] > 100, first["vectors"] >= first["words"], more["words"] > 50) == (True, True, True)
     assert all(table.rows_live for table in report.tables)
     bank = identity.bank_id(identity.host_id(HOST_NAME), "generated-4")
     scoped = await verify_log(operated.postgres.owner_url, ReplayScope(identity.host_id(HOST_NAME), bank))
