@@ -9,8 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from uuid import UUID
 
+from opentelemetry.trace import INVALID_SPAN, Span
+
 from store import identity
-from store.tracing import NO_SPAN, Attribute, TraceSpan, is_tracing, trace_operation
+from store.tracing import Attribute, is_tracing, trace_operation
 
 OPERATION = "gen_ai.operation.name"
 RECORDS = "gen_ai.memory.record.count"
@@ -30,14 +32,14 @@ def trace_memory(
     places: Collection[tuple[str, str | None, str | None]] = (),
     *,
     records: int | None = None,
-) -> AbstractContextManager[TraceSpan]:
+) -> AbstractContextManager[Span]:
     """Trace an operation on a tenant's memory.
 
     `places`: the names of bank, session and turn that it concerns, the last two where they are known. The span has an
     id where all places share it. `records` is the number of memories concerned.
     """
     if not is_tracing():
-        return nullcontext(NO_SPAN)
+        return nullcontext(INVALID_SPAN)
     named: dict[str, Attribute] = {
         OPERATION: operation.value,
         "gen_ai.provider.name": "afterturn",
@@ -53,7 +55,7 @@ def trace_memory(
     return trace_operation(operation.value, named)
 
 
-def trace_embedding(model: str, texts: int) -> AbstractContextManager[TraceSpan]:
+def trace_embedding(model: str, texts: int) -> AbstractContextManager[Span]:
     """Trace a call of an embedding model."""
     named: dict[str, Attribute] = {OPERATION: "embeddings", "gen_ai.request.model": model, "afterturn.texts": texts}
     return trace_operation(f"embeddings {model}", named)

@@ -1,15 +1,29 @@
 """Traces: spans around requests and stages where tracing is on (deploy/observability/tracing.py), else nothing at all.
 
 A span holds ids, names of operations and stages, counts and classes of errors: never content, never a name that a
-caller chose. This module imports no tracing library; `install_tracer` gets one.
+caller chose. Spans, kinds and links are those of OpenTelemetry's API; its SDK is imported where tracing is on. The
+current span is kept here and not in OpenTelemetry's context, so that libraries begin no spans below it.
 """
 
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from enum import StrEnum
-from typing import Protocol
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    set_span_in_context,
+)
 
 Attribute = str | bool | int | float
 
@@ -19,68 +33,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 TRACEPARENT_LENGTH = 55
 
 
-class SpanRole(StrEnum):
-    """The kind of a span, as OpenTelemetry names it."""
-
-    SERVER = "server"
-    CLIENT = "client"
-    CONSUMER = "consumer"
-    INTERNAL = "internal"
-
-
-class TraceSpan(Protocol):
-    """One operation of a trace."""
-
-    @property
-    def traceparent(self) -> str | None:
-        """The traceparent to continue the trace elsewhere (W3C, version 00); None where the trace is not sampled."""
-        ...
-
-    def note(self, attributes: Mapping[str, Attribute], name: str | None = None) -> None:
-        """Add attributes; `name` is a better one for the span."""
-        ...
-
-    def fail(self, error_type: str) -> None:
-        """Mark the operation as failed, with an error's class or code, never its text."""
-        ...
-
-    def end(self) -> None:
-        """End the span."""
-        ...
-
-
-class Tracer(Protocol):
-    """The protocol of a tracing library: begins spans."""
-
-    def start(
-        self,
-        name: str,
-        kind: SpanRole,
-        parent: TraceSpan | str | None,
-        links: Sequence[str],
-        attributes: Mapping[str, Attribute],
-    ) -> TraceSpan:
-        """Begin a span below another or a traceparent, or a new trace; `links` are traceparents it belongs with."""
-        ...
-
-
-class NoSpan:
-    """A span that records nothing, for operations that are not traced."""
-
-    traceparent: None = None
-
-    def note(self, attributes: Mapping[str, Attribute], name: str | None = None) -> None:
-        """Do nothing."""
-
-    def fail(self, error_type: str) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
-
-
-NO_SPAN = NoSpan()
-_CURRENT: ContextVar[TraceSpan | None] = ContextVar("span", default=None)
+_CURRENT: ContextVar[Span | None] = ContextVar("span", default=None)
 
 
 class _Installed:
@@ -108,42 +61,71 @@ def read_traceparent(value: object) -> str | None:
 
 def current_traceparent() -> str | None:
     """Return the traceparent of the current trace; None where tracing is off or the trace is not sampled."""
-    span = _CURRENT.get()
-    return None if span is None or not is_tracing() else span.traceparent
+    return traceparent_of(current_span()) if is_tracing() else None
 
 
-def current_span() -> TraceSpan:
+def traceparent_of(span: Span) -> str | None:
+    """Return the traceparent to continue a span's trace elsewhere (W3C, version 00); None where it is not sampled."""
+    found = span.get_span_context()
+    if not (found.is_valid and found.trace_flags.sampled):
+        return None
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-01"
+
+
+def current_span() -> Span:
     """Return the current span; where there is none, a span that records nothing."""
-    return _CURRENT.get() or NO_SPAN
+    return _CURRENT.get() or INVALID_SPAN
+
+
+def fail_span(span: Span, error_type: str) -> None:
+    """Mark a span's operation as failed, with an error's class or code, never its text."""
+    span.set_attribute("error.type", error_type)
+    span.set_status(Status(StatusCode.ERROR))
 
 
 def start_span(
     name: str,
     attributes: Mapping[str, Attribute],
     *,
-    kind: SpanRole,
+    kind: SpanKind,
     parent: str | None = None,
     links: Sequence[str] = (),
-) -> TraceSpan:
+) -> Span:
     """Begin a span below `parent`, else below the current span, without making it the current one.
 
-    A server or a consumer without either begins a trace; any other operation is then not traced.
+    `parent` and `links` are traceparents. A server or a consumer without a parent begins a trace; any other operation
+    is then not traced.
     """
     tracer, above = _Installed.tracer, _CURRENT.get()
-    begins = above is None and kind in {SpanRole.SERVER, SpanRole.CONSUMER}
-    if tracer is None or not (begins or parent or (above is not None and above.traceparent)):
-        return NO_SPAN
-    return tracer.start(name, kind, parent or above, links, attributes)
+    begins = above is None and kind in {SpanKind.SERVER, SpanKind.CONSUMER}
+    if tracer is None or not (begins or parent or (above is not None and traceparent_of(above))):
+        return INVALID_SPAN
+    # Never the ambient context, which may hold libraries' spans.
+    below = above if parent is None else NonRecordingSpan(_read_context(parent))
+    return tracer.start_span(
+        name,
+        Context() if below is None else set_span_in_context(below, Context()),
+        kind,
+        attributes,
+        [Link(_read_context(link)) for link in links],
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+
+
+def _read_context(traceparent: str) -> SpanContext:
+    _, trace, span, flags = traceparent.split("-")
+    return SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16) & 1))
 
 
 @contextmanager
-def enter_span(span: TraceSpan) -> Generator[TraceSpan]:
+def enter_span(span: Span) -> Generator[Span]:
     """Make a span the current one; it ends with the block, as failed with the exception's class if the block raises."""
     token = _CURRENT.set(span)
     try:
         yield span
     except BaseException as error:
-        span.fail(type(error).__name__)
+        fail_span(span, type(error).__name__)
         raise
     finally:
         _CURRENT.reset(token)
@@ -155,12 +137,12 @@ def trace_operation(
     name: str,
     attributes: Mapping[str, Attribute] | None = None,
     *,
-    kind: SpanRole = SpanRole.INTERNAL,
+    kind: SpanKind = SpanKind.INTERNAL,
     parent: str | None = None,
-) -> Generator[TraceSpan]:
+) -> Generator[Span]:
     """Trace a block by a span, begun like `start_span`; the block's operations are its children."""
     if not is_tracing():
-        yield NO_SPAN
+        yield INVALID_SPAN
         return
     with enter_span(start_span(name, attributes or {}, kind=kind, parent=parent)) as span:
         yield span

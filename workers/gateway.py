@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayMessage
+from opentelemetry.trace import SpanKind
 
 from producers.service.gateway_clients import GatewayClients, TargetUnusable
 from producers.service.gateway_recall import record_outcome
@@ -20,7 +21,7 @@ from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Claim, LedgerRow, Outcome
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import CHAT, UNSET, Destination, GatewayTarget
-from store.tracing import SpanRole, trace_operation
+from store.tracing import fail_span, trace_operation
 from workers import gateway_machine as machine
 from workers.errors import OutcomeUnrecorded
 from workers.metrics import GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
@@ -242,12 +243,12 @@ async def _make_call(operation: str, call: Awaitable[None]) -> GatewayError | No
     """Make one call, time and count it; return its error, None when it succeeded."""
     started = time.monotonic()
     error: GatewayError | None = None
-    with trace_operation(f"gateway {operation}", kind=SpanRole.CLIENT) as span:
+    with trace_operation(f"gateway {operation}", kind=SpanKind.CLIENT) as span:
         try:
             await call
         except GatewayError as caught:
             error = caught
-            span.fail(caught.category)
+            fail_span(span, caught.category)
     GATEWAY_SECONDS.labels(operation).observe(time.monotonic() - started)
     GATEWAY_CALLS.labels(operation, error.category if error else "ok").inc()
     return error

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import orjson
 import structlog
+from opentelemetry.trace import SpanKind
 from pydantic import ValidationError
 
 from producers.errors import ProducerError, Unavailable
@@ -16,7 +17,7 @@ from producers.service.recall_json import MOST_BYTES_OF_JOB, answer_as_json
 from store.database_outage import may_pass
 from store.errors import PositionBeyondLog
 from store.recall.jobs import RecallJobs, TakenJob
-from store.tracing import SpanRole, is_tracing, trace_operation
+from store.tracing import is_tracing, trace_operation
 from workers.metrics import RECALL_JOBS
 
 log = structlog.get_logger(__name__)
@@ -76,9 +77,9 @@ class RecallWork:
             return await self._ended(taken)
         named = {"afterturn.tenant.id": str(taken.host_id), "afterturn.recall_job.id": str(taken.job_id)}
         parent = await self.jobs.read_traceparent(taken)
-        with trace_operation("process recall", named, kind=SpanRole.CONSUMER, parent=parent) as span:
+        with trace_operation("process recall", named, kind=SpanKind.CONSUMER, parent=parent) as span:
             ended = await self._ended(taken)
-            span.note({"afterturn.attempt": taken.attempt, "afterturn.outcome": ended})
+            span.set_attributes({"afterturn.attempt": taken.attempt, "afterturn.outcome": ended})
             return ended
 
     async def _ended(self, taken: TakenJob) -> str:

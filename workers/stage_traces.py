@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import structlog
+from opentelemetry.trace import Span, SpanKind
 
 from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
-from store.tracing import Attribute, SpanRole, TraceSpan, enter_span, is_tracing, start_span
+from store.tracing import Attribute, enter_span, fail_span, is_tracing, start_span, traceparent_of
 
 log = structlog.get_logger(__name__)
 
@@ -17,14 +18,14 @@ log = structlog.get_logger(__name__)
 class WorkSpans:
     """The spans of a piece of work by item id; untraced turns have none."""
 
-    of: Mapping[UUID, TraceSpan] = field(default_factory=dict)
+    of: Mapping[UUID, Span] = field(default_factory=dict)
 
     def note_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         """Record in the spans how the rows ended, or that they are tried again."""
         for outcome in outcomes:
             if (span := self.of.get(outcome.item_id)) is not None:
                 ended = "retried" if outcome.retry_in is not None else public_status(outcome.status)
-                span.note({"afterturn.outcome": ended})
+                span.set_attribute("afterturn.outcome", ended)
 
 
 @asynccontextmanager
@@ -41,7 +42,7 @@ async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[
         return
     (claim, row, parent), *others = traced
     lead = _start_span(claim, row, parent, list(dict.fromkeys(link for _, _, link in others if link != parent)))
-    linked = [lead.traceparent] if lead.traceparent else []
+    linked = [link] if (link := traceparent_of(lead)) else []
     spans = {row.item_id: lead} | {
         row.item_id: _start_span(claim, row, parent, linked) for claim, row, parent in others
     }
@@ -51,14 +52,14 @@ async def trace_work(ledger: Ledger, claims: Sequence[Claim]) -> AsyncGenerator[
             yield WorkSpans(spans)
     except BaseException as error:
         for span in rest:
-            span.fail(type(error).__name__)
+            fail_span(span, type(error).__name__)
         raise
     finally:
         for span in rest:
             span.end()
 
 
-def _start_span(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> TraceSpan:
+def _start_span(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str]) -> Span:
     named: dict[str, Attribute] = {
         "afterturn.stage": claim.stage.value,
         "afterturn.attempt": row.attempts,
@@ -67,7 +68,7 @@ def _start_span(claim: Claim, row: LedgerRow, parent: str, links: Sequence[str])
         "afterturn.session.id": str(row.session_id),
         "afterturn.turn.id": str(row.turn_id),
     }
-    return start_span(f"process {claim.stage.value}", named, kind=SpanRole.CONSUMER, parent=parent, links=links)
+    return start_span(f"process {claim.stage.value}", named, kind=SpanKind.CONSUMER, parent=parent, links=links)
 
 
 async def _read_traceparents(ledger: Ledger, claims: Sequence[Claim]) -> Mapping[UUID, str]:

@@ -73,7 +73,7 @@ def start_tracing(settings: TracingSettings) -> Callable[[], None]:
     from deploy.observability.otlp_traces import OtlpTraces  # noqa: PLC0415
 
     traces = OtlpTraces.create(settings.endpoint, settings.sample_ratio, settings.service_name)
-    install_tracer(traces)
+    install_tracer(traces.tracer)
 
     def stop() -> None:
         install_tracer(None)

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind
 from starlette.types import Scope
 
 from store.tenancy.keys import Grant
 from store.tracing import (
-    NO_SPAN,
     Attribute,
-    SpanRole,
-    TraceSpan,
     current_span,
+    fail_span,
     is_tracing,
     read_traceparent,
     trace_operation,
@@ -21,13 +20,13 @@ from store.tracing import (
 FAILED = 500
 
 
-def trace_request(scope: Scope) -> AbstractContextManager[TraceSpan]:
+def trace_request(scope: Scope) -> AbstractContextManager[Span]:
     """Trace a request, within the trace of its `traceparent` header, if it has one."""
     if not is_tracing():
-        return nullcontext(NO_SPAN)
+        return nullcontext(INVALID_SPAN)
     given = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
     parent = read_traceparent(given.decode("latin-1").strip())
-    return trace_operation("request", kind=SpanRole.SERVER, parent=parent)
+    return trace_operation("request", kind=SpanKind.SERVER, parent=parent)
 
 
 def describe_request(told: Mapping[str, object], grant: Grant | None, failure: str | None = None) -> None:
@@ -45,6 +44,7 @@ def describe_request(told: Mapping[str, object], grant: Grant | None, failure: s
     if grant is not None:
         named["afterturn.tenant.id"] = str(grant.host_id)
     span = current_span()
-    span.note(named, f"{method} {route}")
+    span.set_attributes(named)
+    span.update_name(f"{method} {route}")
     if status >= FAILED:
-        span.fail(failure or str(status))
+        fail_span(span, failure or str(status))

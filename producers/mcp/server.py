@@ -17,6 +17,7 @@ from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from opentelemetry.trace import Span, SpanKind
 from starlette.types import Message, Receive, Scope, Send
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
@@ -28,7 +29,7 @@ from producers.mcp.tool_schemas import describe_answer, describe_arguments
 from producers.mcp.tools import TOOLS, McpTool
 from producers.service.memory import MemoryFacade
 from store.tenancy.keys import Grant
-from store.tracing import SpanRole, TraceSpan, read_traceparent, trace_operation
+from store.tracing import read_traceparent, trace_operation
 
 INSTRUCTIONS = (
     "Long-term memory. Call memory_before_turn when a turn begins and memory_after_turn when it ends, with one turn_id "
@@ -166,11 +167,11 @@ class McpServer:
             scope[TOOL] = (operation, code, kind)
 
 
-def _trace_call(tool: McpTool, asked: types.CallToolRequestParams) -> AbstractContextManager[TraceSpan]:
+def _trace_call(tool: McpTool, asked: types.CallToolRequestParams) -> AbstractContextManager[Span]:
     """Trace a call within the trace of its message (`_meta.traceparent`), else of its request."""
     named = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
     parent = read_traceparent((asked.meta or {}).get("traceparent"))
-    return trace_operation(f"tools/call {tool.name}", named, kind=SpanRole.SERVER, parent=parent)
+    return trace_operation(f"tools/call {tool.name}", named, kind=SpanKind.SERVER, parent=parent)
 
 
 def describe_tool(tool: McpTool) -> types.Tool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afterturn_client.envelopes import TURN, TURN_ITEMS
+from opentelemetry.trace import SpanKind
 
 from producers import metrics
 from producers.errors import FieldProblem, Invalid
@@ -15,7 +16,7 @@ from store.authority import act_as_service
 from store.database_outage import may_pass
 from store.errors import QuotaExceeded
 from store.tenancy.keys import Grant
-from store.tracing import SpanRole, trace_operation
+from store.tracing import trace_operation
 
 
 class TryAgain(Exception):
@@ -62,7 +63,7 @@ class QueueIntake:
             if not self._ensured:
                 await self.ensure_tenant()
                 self._ensured = True
-            trace = trace_operation("process turn queue", kind=SpanRole.CONSUMER, parent=published.traceparent)
+            trace = trace_operation("process turn queue", kind=SpanKind.CONSUMER, parent=published.traceparent)
             with trace, act_as_service():
                 self.memory.begin_call(self.grant, published.at)
                 await self._hand_over(published)

@@ -428,7 +428,7 @@ class RecallCoordinator:
                 answer = await self._recaller.recall(host, query)
             else:
                 answer = await self._search_replica(host, query, recaller)
-            span.note({RECORDS: len(answer.items)})
+            span.set_attribute(RECORDS, len(answer.items))
         fair_queue.charge_tenant(answer.characters)
         for part in answer.degraded:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()

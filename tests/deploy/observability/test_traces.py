@@ -42,7 +42,6 @@ from store.ledger.ledger import Claim
 from store.ledger.stages import Stage
 from store.tenancy.keys import Grant
 from store.tracing import (
-    SpanRole,
     current_traceparent,
     install_tracer,
     is_tracing,
@@ -113,7 +112,7 @@ def spans() -> Iterator[InMemorySpanExporter]:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     traces = OtlpTraces(provider)
-    install_tracer(traces)
+    install_tracer(traces.tracer)
     yield exporter
     install_tracer(None)
     traces.close()
@@ -389,7 +388,7 @@ async def test_the_collector_gets_protobuf_over_http_that_names_service_and_span
     with loopback() as collector:
         collector.answer = lambda _seen: Response(b"", media_type="application/x-protobuf")
         stop = start_tracing(TracingSettings(enabled=True, endpoint=collector.url, service_name="memory"))
-        with trace_operation("process extraction", {"afterturn.attempt": 1}, kind=SpanRole.CONSUMER, parent=AGENT):
+        with trace_operation("process extraction", {"afterturn.attempt": 1}, kind=SpanKind.CONSUMER, parent=AGENT):
             pass
         stop()
         assert not is_tracing()
@@ -422,7 +421,7 @@ def decode(seen: Seen) -> tuple[dict[str, str], Any]:
 
 def test_a_collector_that_is_away_holds_up_no_end() -> None:
     stop = start_tracing(TracingSettings(enabled=True, endpoint="http://127.0.0.1:9"))
-    with trace_operation("lost", kind=SpanRole.CONSUMER):
+    with trace_operation("lost", kind=SpanKind.CONSUMER):
         pass
     stop()
     assert not is_tracing()
@@ -430,11 +429,11 @@ def test_a_collector_that_is_away_holds_up_no_end() -> None:
 
 def test_of_traces_begun_here_the_ratio_says_how_many_are_sent() -> None:
     traces = OtlpTraces.create("http://127.0.0.1:9", 0.0, "")
-    install_tracer(traces)
+    install_tracer(traces.tracer)
     try:
-        with trace_operation("begun here", kind=SpanRole.SERVER):
+        with trace_operation("begun here", kind=SpanKind.SERVER):
             assert current_traceparent() is None
-        with trace_operation("begun there", kind=SpanRole.SERVER, parent=AGENT):
+        with trace_operation("begun there", kind=SpanKind.SERVER, parent=AGENT):
             assert trace_of(current_traceparent() or "") == trace_of(AGENT)
     finally:
         install_tracer(None)
@@ -481,7 +480,7 @@ def test_lines_of_the_log_name_their_trace(spans: InMemorySpanExporter, monkeypa
     try:
         logs.configure_logging(LogSettings(format=LogFormat.JSON))
         log = structlog.get_logger("traces")
-        with trace_operation("request", kind=SpanRole.SERVER, parent=AGENT):
+        with trace_operation("request", kind=SpanKind.SERVER, parent=AGENT):
             log.info("within")
         log.info("without")
     finally:
