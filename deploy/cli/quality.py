@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,6 +12,7 @@ import typer
 from afterturn_client import AfterturnError
 
 from deploy.cli.output import create_console, exit_with, print_json
+from deploy.lab.bench.quality.changes import ChangeShares
 from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
 from deploy.lab.bench.quality.flags import FlagShares
 from deploy.lab.bench.quality.formats import FORMATS, read_dialogues
@@ -89,6 +90,8 @@ def _measure_dialogues(stack: Stack, dialogues: Sequence[Dialogue], options: Qua
 def _print_report(name: str, found: QualityReport) -> None:
     create_console().print(_build_table(name or "category", found))
     create_console().print(_build_flags_table(found.flags))
+    if found.changes:
+        create_console().print(_build_changes_table(found.changes))
     if found.without:
         create_console().print(_build_ablation_table(found))
     create_console().print(
@@ -115,6 +118,7 @@ def _serialise_report(found: QualityReport) -> Mapping[str, Any]:
         "categories": [_serialise_row(row) for row in found.figures],
         "tokens": found.tokens,
         "flags": [_serialise_flags(row) for row in found.flags],
+        "changes": [asdict(row) for row in found.changes],
         "without": {name: [_serialise_row(row) for row in rows] for name, rows in found.without.items()},
         "recall_ms": {"p50": round(found.p50_ms, 2), "p95": round(found.p95_ms, 2)},
     }
@@ -135,6 +139,15 @@ def _build_flags_table(rows: Sequence[FlagShares]) -> ResultTable:
     table = ResultTable("questions that are", "questions", *FLAGS)
     for row in rows:
         table.add_values(row.group, str(row.questions), *(f"{getattr(row, name):.3f}" for name in FLAGS))
+    return table
+
+
+def _build_changes_table(rows: Sequence[ChangeShares]) -> ResultTable:
+    """Return a table of how answers treat what is outdated, by category."""
+    table = ResultTable("changes of mind", "questions", "changes", "current first", "stale former", "wrongly former")
+    for row in rows:
+        shares = (f"{one:.3f}" for one in (row.current_first, row.stale_former, row.wrongly_former))
+        table.add_values(row.category, str(row.questions), str(row.changes), *shares)
     return table
 
 

@@ -214,7 +214,8 @@ def _render_result(rank: int, one: Recalled, *, explain: bool) -> Text:
     who = one.name or one.role or one.kind
     sure = "" if one.confidence is None else f"{one.confidence:.0%} sure"
     again = f"also in {', '.join(one.turn_ids[1:])}" if len(one.turn_ids) > 1 else ""
-    facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms), sure, again]
+    former = "former" if one.former else ""
+    facts = [f"{rank:>2}.", f"{one.score:.4f}", when, former, who, place, "+".join(one.arms), sure, again]
     shown = Text(replace_unprintable("  ".join(fact for fact in facts if fact)), style="bold")
     shown.append(f"\n{indent(replace_unprintable(one.text), MARGIN)}", style="not bold")
     if explain and one.explain is not None:

@@ -57,6 +57,10 @@ class RecalledUnit(WireModel):
     confidence: float | None = Field(None, description="confidence of a fact, 0 to 1, where it is known")
     bank: str | None = Field(None, description="bank of the unit, told across banks")
     cut: bool | None = Field(None, description="true where the text is a passage: the unit has the whole")
+    former: bool | None = Field(
+        None,
+        description="true where it no longer holds: its speaker said later what takes its place, a result before it",
+    )
     turn_ids: list[str] | None = Field(
         None, description="the caller's own ids of all turns that say it, where they are several"
     )
@@ -300,6 +304,8 @@ def _result_json(item: Recalled, handle: int, *, explain: bool) -> Mapping[str, 
         result["bank"] = item.bank
     if item.cut:
         result["cut"] = True
+    if item.former:
+        result["former"] = True
     if len(item.turn_names) > 1:
         result["turn_ids"] = item.turn_names
     if explain and item.explain is not None:

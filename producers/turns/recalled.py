@@ -83,7 +83,7 @@ def insight_json(unit: Recalled) -> dict[str, Any]:
 def chunk_json(unit: Recalled) -> dict[str, Any]:
     """Return the frame's JSON of a recalled unit, its text cut to CHUNK_CHARACTERS: where, who said it, and when."""
     told = {"path": "/".join(filter(None, (unit.session_name, unit.turn_name))) or None, **describe_unit(unit)}
-    kept = {name: told[name] for name in ("path", "role", "name", "time", "fact") if told[name] is not None}
+    kept = {name: told[name] for name in ("path", "role", "name", "time", "fact", "former") if told[name] is not None}
     return {**kept, "text": cut_text(unit.text, CHUNK_CHARACTERS)}
 
 

@@ -4,7 +4,8 @@ A fact is a duplicate of its source message; equal texts of one speaker are one 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
 from store.recall.fusion import Ranking
@@ -13,10 +14,14 @@ from store.recall.pool import Candidate, CandidatePool
 
 @dataclass(frozen=True, slots=True)
 class DistinctUnit:
-    """One result: a unit's index in the pool, and the turns of all duplicates, its own first, then the latest first."""
+    """One result: a unit's index in the pool, and the turns of all duplicates, its own first, then the latest first.
+
+    `said_last` is the latest time of a duplicate.
+    """
 
     index: int
     turns: tuple[str, ...]
+    said_last: datetime = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ def deduplicate_ranking(
             places.setdefault(key, index)
     for said, units in alike.items():
         if recent is None or not any(unit in recent for unit in units):
-            yield DistinctUnit(places[said], _collect_turns(units))
+            yield DistinctUnit(places[said], _collect_turns(units), max(unit.occurred_at for unit in units))
 
 
 def _duplicate_key(unit: Candidate) -> object:

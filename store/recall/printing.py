@@ -56,6 +56,7 @@ def describe_unit(item: Recalled) -> Mapping[str, Any]:
         "confidence": None if item.confidence is None else f"{item.confidence:g}",
         "score": f"{item.score:.4f}",
         "fact": fact or None,
+        "former": item.former or None,
         "text": item.text,
     }
 

@@ -102,6 +102,7 @@ class Recalled:
     `turn_names` are the turns of all duplicates, the unit's own first; `arms` are the arms that scored it above 0.
     `bank` is set if several banks were asked; `tokens` are those of its line in a block; `confidence` is that of a
     fact, from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
+    `successors` are the units that take its place, later statements of the same speaker on the same subject.
     """
 
     unit_id: UUID
@@ -121,6 +122,12 @@ class Recalled:
     confidence: float | None = None
     pinned: bool = False
     cut: bool = False
+    successors: tuple[UUID, ...] = ()
+
+    @property
+    def former(self) -> bool:
+        """Whether what it says no longer holds, since its speaker said later what takes its place."""
+        return bool(self.successors)
 
 
 About = Literal["named", "other_speaker"]

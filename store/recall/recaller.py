@@ -44,6 +44,7 @@ from store.recall.rules import mute_echoes
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer
+from store.recall.supersession import COMPARED, NEWER, find_successors, list_with_successors, put_newer_first
 from store.recall.time_arm import TimeArm
 from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.languages import Languages
@@ -154,6 +155,7 @@ class Recaller:
             items, wrong = await rerank_step.rerank(state.question.text, items)
             state.degraded += [wrong] if wrong else []
             steps.done(RERANK)
+        items = put_newer_first(items)
         room = query.count_room(settings.answer_tokens)
         directives, standing = await select_directives(state.directives, room, settings, query.form, self._counter)
         best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]
@@ -216,23 +218,32 @@ class Recaller:
         query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
         ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
 
-        def ranked() -> tuple[Ranking, Sequence[DistinctUnit]]:
+        def ranked() -> tuple[Ranking, Sequence[DistinctUnit], Mapping[int, Sequence[int]]]:
             muted_pool = mute_echoes(pool, state.question)
             scores, blind = score_pool(state.found, muted_pool)
             state.degraded += blind
             ranking = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
-            return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), wanted))
+            distinct = list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), max(wanted, COMPARED)))
+            said = [] if NEWER in query.without else [(pool.candidates[one.index], one.said_last) for one in distinct]
+            return ranking, distinct, find_successors(said)
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
         # The texts of reflections, which are in no index, are analysed.
         analysed = sum(len(candidate.text) for candidate in pool.candidates if candidate.kind == KIND)
-        ranking, best = await run_off_loop(state.characters // RANKED_CHARACTERS + analysed, ranked)
+        ranking, distinct, successors = await run_off_loop(state.characters // RANKED_CHARACTERS + analysed, ranked)
         state.steps.done("rank")
+        kept: Sequence[int] = range(min(wanted, len(distinct)))
+        if query.ends_early:
+            kept = _end_answer(distinct[:wanted], pool, ranking, state)
+        places = list_with_successors(kept, successors)
+        best = [distinct[place] for place in places]
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await self._read_whole_texts(state, cut)
-        if query.ends_early:
-            best = _end_answer(best, pool, ranking, state)
-        items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
+        later = [tuple(pool.candidates[distinct[at].index].unit_id for at in successors.get(one, ())) for one in places]
+        items = [
+            _build_recalled(one, pool, ranking, texts, units, explain=query.explain)
+            for one, units in zip(best, later, strict=True)
+        ]
         named = find_named_speakers(state.question, state.speakers)
         length = state.statistics.mean_length
         return items, weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
@@ -261,15 +272,21 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
 
 def _end_answer(
     best: Sequence[DistinctUnit], pool: CandidatePool, ranking: Ranking, state: RecallState
-) -> Sequence[DistinctUnit]:
-    """Return the units, best first, up to where they stop helping."""
+) -> Sequence[int]:
+    """Return the places of the units, best first, up to where they stop helping."""
     places = [one.index for one in best]
     ranked = [(pool.candidates[at], pool.asking[at], float(ranking.scores[at])) for at in places]
-    return [best[place] for place in select_helpful(ranked, state.question, state.settings.end)]
+    return select_helpful(ranked, state.question, state.settings.end)
 
 
 def _build_recalled(
-    found: DistinctUnit, pool: CandidatePool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool
+    found: DistinctUnit,
+    pool: CandidatePool,
+    ranking: Ranking,
+    texts: Mapping[UUID, str],
+    successors: tuple[UUID, ...],
+    *,
+    explain: bool,
 ) -> Recalled:
     index = found.index
     unit: Candidate = pool.candidates[index]
@@ -289,4 +306,5 @@ def _build_recalled(
         explain=ranking.explain(index) if explain else None,
         confidence=parse_confidence(unit.confidence),
         pinned=PinnedArm.name in ranking.moved and ranking.moved[PinnedArm.name][index] > 0,
+        successors=successors,
     )

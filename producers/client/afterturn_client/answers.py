@@ -116,7 +116,8 @@ class Recalled:
     """One recalled unit. `arms`: the searches that found it; `bank` is set in recalls across banks.
 
     `turn_ids`: all turns that say it, `turn_id` first. `confidence`: how sure a fact is, 0 to 1, where that is known.
-    `handle`: the number of its line in the reference.
+    `handle`: the number of its line in the reference. `former`: it no longer holds, since its speaker said later what
+    takes its place.
     """
 
     unit_id: str
@@ -134,10 +135,12 @@ class Recalled:
     turn_ids: tuple[str, ...] = ()
     confidence: float | None = None
     handle: int | None = None
+    former: bool = False
 
     def __str__(self) -> str:
         """Return the unit to be read, on a line; `repr` does not show its text."""
         when = f"{self.occurred_at:%Y-%m-%d}" if self.occurred_at else "no date"
+        when += " (former)" if self.former else ""
         return f"{self.score:.2f} {when} {show_line(self.name or self.role or self.kind)}: {show_line(self.text)}"
 
 
@@ -175,8 +178,9 @@ class RecallAnswer:
     stand before it in a frame of their own) or None. `degraded` names the
     parts that did not answer, such as "rerank: late". `truncated`: there was no room for all results in one answer.
     `evidence` says whether the results are likely to answer, `bank_known` whether there is such a bank.
-    `tokens` is what a prompt pays for the reference; None where the service does not say. `raw` is the service's answer
-    as it came.
+    `tokens` is what a prompt pays for the reference; None where the service does not say. `unembedded`: how many of the
+    newest texts were searched by words alone, since they had no vector in time. `raw` is the service's answer as it
+    came.
     """
 
     results: tuple[Recalled, ...]
@@ -190,6 +194,7 @@ class RecallAnswer:
     evidence: Evidence = Evidence()
     bank_known: bool = True
     tokens: int | None = None
+    unembedded: int = 0
 
     def __str__(self) -> str:
         """Return the results to be read, a line each; `repr` does not show their texts."""
@@ -277,6 +282,7 @@ def read_recall(value: object) -> RecallAnswer:
         _parse_evidence(fields),
         fields.values.get("bank_known") is not False,
         fields.integer("tokens") if fields.values.get("tokens") is not None else None,
+        fields.integer("unembedded") if fields.values.get("unembedded") is not None else 0,
     )
 
 
@@ -387,4 +393,5 @@ def _parse_recalled(fields: Fields) -> Recalled:
         turn_ids=fields.texts("turn_ids") or (() if turn_id is None else (turn_id,)),
         confidence=None if fields.values.get("confidence") is None else fields.real("confidence"),
         handle=fields.integer("handle") if fields.values.get("handle") is not None else None,
+        former=fields.values.get("former") is True,
     )

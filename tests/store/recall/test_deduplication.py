@@ -54,7 +54,8 @@ def test_facts_fold_into_their_source_where_it_stands() -> None:
 
 def test_a_text_said_again_is_one_result_at_the_best_place_and_names_every_turn_the_latest_first() -> None:
     said = fold(unit(2, "I like tea"), unit(9, "no"), unit(1, " I like tea"), unit(5, "I like tea\n"))
-    assert said == [DistinctUnit(0, ("t2", "t5", "t1")), DistinctUnit(1, ("t9",))]
+    assert said == [DistinctUnit(0, ("t2", "t5", "t1"), NOON), DistinctUnit(1, ("t9",), NOON)]
+    assert said[0].said_last == NOON + timedelta(minutes=5)
 
 
 def test_the_same_words_of_somebody_else_or_of_another_kind_are_something_else() -> None:

@@ -45,8 +45,11 @@ def _make_talk(talk: Any) -> Dialogue:
         [(one[0], _pick_choice(ECHOES, nth + 1).format(one[0])) for nth, one in enumerate(facts)],
     )
     said = [message for day, pairs in enumerate(days) for message in _make_day(talk, day, pairs)]
+    outdated = [nth for nth, (_, _, _, *old) in enumerate(facts) if old]
+    stale = {nth: frozenset({_name_message(0, place, "user")}) for place, nth in enumerate(outdated)}
     asked = [
-        DialogueQuestion(one[0], "agent", frozenset({_name_message(2, nth, "user")})) for nth, one in enumerate(facts)
+        DialogueQuestion(one[0], "agent", frozenset({_name_message(2, nth, "user")}), stale.get(nth, frozenset()))
+        for nth, one in enumerate(facts)
     ]
     return Dialogue(f"agent {talk['agent']}", said, asked)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.lab.bench.quality.agents import read_agents
+from deploy.lab.bench.quality.changes import read_changes
 from deploy.lab.bench.quality.lists import read_lists
 from deploy.lab.bench.quality.material import ADVERSARIAL, Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
 from deploy.lab.bench.quality.tool_output import read_tool_outputs
@@ -167,4 +168,5 @@ FORMATS: Mapping[str, Callable[[Path], Iterator[Dialogue]]] = {
     "agents": read_agents,
     "tool-output": read_tool_outputs,
     "lists": read_lists,
+    "changes": read_changes,
 }

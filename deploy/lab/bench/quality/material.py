@@ -26,11 +26,15 @@ class DialogueMessage:
 
 @dataclass(frozen=True, slots=True)
 class DialogueQuestion:
-    """A question, its category, and the ids of the messages that hold its answer (at least one)."""
+    """A question, its category, and the ids of the messages that hold its answer (at least one).
+
+    `stale` are messages that held the answer before, where the data says so.
+    """
 
     text: str = field(repr=False)
     category: str
     evidence: frozenset[str]
+    stale: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +44,7 @@ class Dialogue:
     name: str
     said: Sequence[DialogueMessage]
     asked: Sequence[DialogueQuestion]
+
+    def list_stale(self) -> frozenset[str]:
+        """Return the messages that are outdated by a later one."""
+        return frozenset[str]().union(*(one.stale for one in self.asked))

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from afterturn_client import AsyncAfterturn, Message, NewTurn, RecallAnswer, TurnReceipt
 
+from deploy.lab.bench.quality.changes import ChangeScore, ChangeShares, ToldResult, count_changes, score_change
 from deploy.lab.bench.quality.figures import (
     ALL_WITHIN,
     DEPTH,
@@ -38,6 +39,7 @@ from store.recall.names import NAMES
 from store.recall.recaller import ARMS
 from store.recall.reflections import REFLECTIONS
 from store.recall.rules import PINNED, RULES
+from store.recall.supersession import NEWER
 
 Answer = TypeVar("Answer")
 
@@ -48,7 +50,7 @@ AT_ONCE = 4
 #: The parts that `--ablate` disables in turn: arms, and rules of the ranking. A dialogue's bank has no pins.
 PARTS = [
     part
-    for part in (*(arm.name for arm in ARMS), HEADS, NAMES, REFLECTIONS, *(name for name, _ in RULES))
+    for part in (*(arm.name for arm in ARMS), HEADS, NAMES, REFLECTIONS, NEWER, *(name for name, _ in RULES))
     if part != PINNED
 ]
 
@@ -57,13 +59,15 @@ PARTS = [
 class QualityReport:
     """The figures by category, those with each part disabled, the flags, and the milliseconds of a whole call.
 
-    `tokens` is the budget of the figure WITHIN, 0 when it was not measured.
+    `tokens` is the budget of the figure WITHIN, 0 when it was not measured. `changes`: how answers treat what is
+    outdated; none where the data does not say what is.
     """
 
     turns: int
     figures: Sequence[CategoryMeans]
     without: Mapping[str, Sequence[CategoryMeans]]
     flags: Sequence[FlagShares]
+    changes: Sequence[ChangeShares]
     tokens: int
     p50_ms: float
     p95_ms: float
@@ -75,6 +79,7 @@ class AskedQuestions:
 
     scored: Sequence[QuestionScore]
     flagged: Sequence[FlaggedAnswer]
+    changed: Sequence[ChangeScore]
     times: Sequence[float]
 
 
@@ -102,6 +107,7 @@ async def measure_quality(
         average_scores(scored),
         without,
         flags,
+        count_changes(asked.changed),
         tokens,
         p50_ms=times[len(times) // 2],
         p95_ms=times[int(len(times) * 0.95)],
@@ -148,12 +154,15 @@ class QualityRun:
         asked = [(dialogue, one) for dialogue in self.dialogues for one in dialogue.asked]
         answers = await ask_each((ask_one(self.bank(dialogue), one) for dialogue, one in asked), at_once)
         sessions = {dialogue.name: {one.id: one.session for one in dialogue.said} for dialogue in self.dialogues}
-        scored, flagged, times = [], [], []
+        stale = {dialogue.name: dialogue.list_stale() for dialogue in self.dialogues}
+        scored, flagged, changed, times = [], [], [], []
         for (dialogue, one), (answer, took) in zip(asked, answers, strict=True):
             scored.append(score_answer(one.category, _list_turns(answer), one.evidence, sessions[dialogue.name]))
             flagged.append(FlaggedAnswer(name_group(one), answer.evidence))
+            told = [ToldResult(result.turn_ids, result.former) for result in answer.results]
+            changed.append(score_change(one, stale[dialogue.name], told))
             times.append(took)
-        return AskedQuestions(scored, flagged, times)
+        return AskedQuestions(scored, flagged, changed, times)
 
     async def ask_within(self, scored: Sequence[QuestionScore], tokens: int) -> list[QuestionScore]:
         """Ask every question with a budget of `tokens`; return the scores with the share of the evidence found.

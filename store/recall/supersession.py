@@ -1,0 +1,66 @@
+"""Finds statements of an answer that a later one takes the place of, and puts the later one before them. Pure.
+
+A message is former if the same speaker, for the same user, said later what leaves nothing of it (`rules/changes.py`).
+Only the first units of an answer are compared, and only what people say: an agent's words tell no change of mind. A
+pinned message is never former: its pin says that it holds.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from store.recall.pool import Candidate
+from store.recall.query import Recalled
+from store.text.rules.changes import Sentence, read_sentences, takes_place
+from store.text.rules.facts import MINED_ROLE
+
+#: The name in `RecallQuery.without` that leaves this out, and in explanations what it adds to the later statement.
+NEWER = "newer"
+#: Units of an answer, the best, that are compared with each other.
+COMPARED = 24
+
+
+def find_successors(units: Sequence[tuple[Candidate, datetime]]) -> Mapping[int, Sequence[int]]:
+    """Return the places of units that take the place of another one, the earliest first, by the place of that one.
+
+    `units` stand in the order of the answer, each with the time at which it was said last.
+    """
+    told = defaultdict[object, list[tuple[datetime, int, tuple[Sentence, ...]]]](list)
+    for place, (unit, said) in enumerate(units[:COMPARED]):
+        if unit.role == MINED_ROLE and unit.whole and (sentences := read_sentences(unit.text, unit.name)):
+            told[unit.user_id, unit.speaker].append((said, place, sentences))
+    found = defaultdict[int, list[int]](list)
+    for spoken in told.values():
+        spoken.sort(key=lambda one: one[:2])
+        for nth, (said, place, sentences) in enumerate(spoken):
+            for at, later, answer in spoken[nth + 1 :]:
+                if at > said and not units[place][0].pinned and takes_place(answer, sentences):
+                    found[place].append(later)
+    return found
+
+
+def put_newer_first(items: Sequence[Recalled]) -> Sequence[Recalled]:
+    """Return the items with each one before those whose place it takes, with a score just above theirs; best first."""
+    known = {item.unit_id: item for item in items}
+    pairs = [(known[unit], old.unit_id) for old in items for unit in old.successors if unit in known]
+    if not pairs:
+        return items
+    for newer, older in sorted(pairs, key=lambda pair: (pair[0].occurred_at, pair[0].unit_id)):
+        known[newer.unit_id] = _raise_above(known[newer.unit_id], known[older].score)
+    return sorted(known.values(), key=lambda item: (-item.score, item.unit_id))
+
+
+def list_with_successors(kept: Sequence[int], successors: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return places of an answer's units with those that take the place of one of them, in order."""
+    return sorted({*kept, *(later for place in kept for later in successors.get(place, ()))})
+
+
+def _raise_above(item: Recalled, score: float) -> Recalled:
+    if item.score > score:
+        return item
+    raised = math.nextafter(score, math.inf)
+    moved = item.explain and {**item.explain.moved, NEWER: raised - item.score}
+    explain = item.explain and moved and replace(item.explain, moved=moved)
+    return replace(item, score=raised, explain=explain or item.explain)

@@ -1,0 +1,102 @@
+"""A later statement takes the place of an earlier one on the same subject, and of no other."""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+import pytest
+
+from deploy.lab.bench.quality.changes import FILE
+from store.text.rules.changes import MOST_CHARACTERS, read_sentences, takes_place
+
+TALKS = tomllib.loads(FILE.read_text(encoding="utf-8"))["talks"]
+
+
+def replaces(later: str, earlier: str) -> bool:
+    return takes_place(read_sentences(later), read_sentences(earlier))
+
+
+def list_pairs(talk: object, kind: str) -> Iterator[Sequence[str]]:
+    assert isinstance(talk, dict)
+    for row in talk[kind]:
+        yield row[2:] if kind == "changes" else row[1:]
+
+
+def test_most_of_a_hundred_changes_of_mind_are_seen() -> None:
+    changes = [pair for talk in TALKS for pair in list_pairs(talk, "changes")]
+    missed = [pair for pair in changes if not replaces(pair[1], pair[0])]
+    assert len(changes) == 100
+    assert len(missed) <= 10, missed
+
+
+def test_no_truths_that_hold_beside_each_other_are_taken_for_a_change() -> None:
+    pairs = [pair[:2] for talk in TALKS for pair in list_pairs(talk, "parallel") if len(pair) == 2]
+    assert len(pairs) == 44
+    assert [pair for one in pairs for pair in permutations(one) if replaces(*pair)] == []
+
+
+def test_no_statement_takes_the_place_of_one_on_another_subject() -> None:
+    """Every statement of a conversation against all others but its own other side."""
+    for talk in TALKS:
+        rows = [[*pair] for pair in list_pairs(talk, "changes")]
+        rows += [[*pair[:2]] for pair in list_pairs(talk, "parallel") if len(pair) == 2]
+        read = [[read_sentences(one) for one in row] for row in rows]
+        wrong = [
+            (later, earlier)
+            for one, other in permutations(range(len(rows)), 2)
+            for n, later in enumerate(rows[one])
+            for m, earlier in enumerate(rows[other])
+            if takes_place(read[one][n], read[other][m])
+        ]
+        # A row says when the standup is to show that no other meeting is meant, and the change of another row is its.
+        assert [pair for pair in wrong if "standup" not in pair[0]] == []
+
+
+@pytest.mark.parametrize(
+    "earlier, later",
+    [
+        ("I live in Ghent, and I love the canals.", "I moved to Porto last week."),
+        ("The rent is 950 euros.", "Actually, the rent is 980 euros."),
+        ("I don\u2019t smoke.", "I smoke."),
+        ("I smoke.", "I don't smoke."),
+        ("Nina is coming along.", "Nina isn\u2019t coming along any more."),
+        ("We meet in room Oslo. The standup is at 9:30.", "We meet in room Lima now. The standup is at 10:15."),
+        ("My favourite colour is green.", "My favourite colour is blue."),
+    ],
+)
+def test_what_takes_the_place(earlier: str, later: str) -> None:
+    assert replaces(later, earlier)
+    assert not replaces(later, later)
+
+
+@pytest.mark.parametrize(
+    "earlier, later",
+    [
+        ("I work at Nordwind.", "I also work at Solaris."),
+        ("My sister works at Nordwind.", "I no longer work at Nordwind."),
+        ("I work at Nordwind.", "My sister no longer works at Nordwind."),
+        ("She works at Nordwind.", "He no longer works at Nordwind."),
+        ("I live in Ghent.", "If I win, I live in Porto."),
+        ("I live in Ghent.", "Do I live in Porto?"),
+        ("I live in Ghent.", "Ann said I live in Porto."),
+        ("The rent is 950 euros. My sister is Maud.", "The rent is 1020 euros now."),
+        ("The key is in the drawer.", "The key is heavy now."),
+        ("The meeting is at ten.", "The meeting is in Ghent."),
+        ("My friend is Tom.", "My friend is Ana."),
+        ("My sister lives in Porto.", "My sister lives in Lyon."),
+        ("A friend is in Bonn.", "A friend is in Ghent."),
+        ("Server 3 is in Bonn.", "Server 4 is in Bonn."),
+        ("I visited Bonn.", "I visited Ghent."),
+        ("I take aspirin in the morning.", "I take ibuprofen for headaches instead of aspirin."),
+        ("The release is on 3 June.", "The release is actually called Heron."),
+        ("The retro after the standup is at 11.", "The standup was moved to 10."),
+        ("I no longer smoke.", "I no longer drink."),
+    ],
+)
+def test_what_does_not(earlier: str, later: str) -> None:
+    assert not replaces(later, earlier)
+
+
+def test_a_long_text_and_nothing_have_no_sentences() -> None:
+    assert read_sentences("") == read_sentences("a " * MOST_CHARACTERS) == ()
+    assert not takes_place((), ())
