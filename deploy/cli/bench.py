@@ -111,7 +111,7 @@ def bench_command(
 
     `paraphrase`: 200 statements in ten contexts each, asked for in other words, at once and after all stages.
 
-    `recall --quality --data FILE --format locomo|longmemeval|beam|agents|tool-output|lists`:
+    `recall --quality --data FILE --format locomo|longmemeval|beam|agents|tool-output|lists|changes`:
     store the dialogues of a file, ask their questions, and print the share of evidence among the first results, and
     how often `evidence` flags answerable questions, questions about the wrong person, with a swapped name, and of
     another dialogue. `--set FORMAT=PATH`, repeated, measures several sets and prints their mean. `--tokens 2000` adds

@@ -34,7 +34,6 @@ from producers.turns.recalled import (
     INSIGHT_KINDS,
     RecalledContext,
     chunk_json,
-    fact_json,
     insight_json,
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReference, read_after, read_before, read_place
@@ -211,7 +210,7 @@ class TurnLifecycle:
         insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
         chunks = [chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked]
         return RecalledContext(
-            [fact_json(one) for one in facts],
+            facts,
             insights[: limits.insight_recall_limit],
             chunks[: limits.search_limit],
         )
@@ -306,7 +305,7 @@ def _trim_to_budget(
     return {
         "project": place.project,
         "input_items": [*told.items(), *history, *shown, *current],
-        "recall_fact_ids": list(dict.fromkeys(str(one["id"]) for one in told.facts)),
+        "recall_fact_ids": list(dict.fromkeys(one.fact_id for one in told.facts)),
         "recall_insight_ids": [str(one["id"]) for one in told.insights],
         "context_token_count": tokens,
     }

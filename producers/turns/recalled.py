@@ -1,6 +1,6 @@
 """Frames recalled memory for a turn: a fixed rule, then untrusted data in a user message. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ CHUNK_CHARACTERS = 600
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
 #: How a fact says that it is about the speaker, or about somebody whose name is not known.
 YOU, ANOTHER = "you", "another"
+#: How a line calls the speaker, and how the sentence of a fact begins that is of nobody's name.
+SPEAKER, NAMELESS = "the user", "The user"
 #: The contract's confidence of each type of insight.
 INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
 
@@ -24,7 +26,7 @@ INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
 class RecalledContext:
     """The recalled context of a turn: facts, insights and chunks."""
 
-    facts: Sequence[dict[str, Any]] = ()
+    facts: Sequence[HoldingFact] = ()
     insights: Sequence[dict[str, Any]] = ()
     chunks: Sequence[dict[str, Any]] = ()
     form: FrameForm = "lines"
@@ -33,7 +35,7 @@ class RecalledContext:
         """Return the rule and the frame as items; none where the context is empty."""
         if not (self.facts or self.insights or self.chunks):
             return []
-        told = {"facts": [*self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
+        told = {"facts": [fact_json(one) for one in self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
         text = frame_json(told) if self.form == "json" else self._print_lines()
         return [_build_message("developer", RULE), _build_message("user", text)]
 
@@ -63,10 +65,20 @@ def fact_json(fact: HoldingFact) -> dict[str, Any]:
     return {**told, "confidence": fact.confidence, "subject": subject, "since": fact.said_at.isoformat()}
 
 
-def _fact_item(fact: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fact as a line's item: whose it is, and what holds."""
-    told = fact["value"] if fact["key"] == fact["value"] else f"{fact['key']} {fact['value']}"
-    return {"text": f"{fact['subject']}: {told}", "fact": True, "time": fact["since"]}
+def _fact_item(fact: HoldingFact) -> dict[str, Any]:
+    """Return a fact as a line's item: a sentence of whom it is about."""
+    who = f"{fact.subject} ({SPEAKER})" if fact.subject else SPEAKER
+    subject = who if fact.whose is Whose.OWN else fact.subject or ANOTHER
+    return {"text": f"{subject}: {_tell_predicate(fact)}", "fact": True, "time": fact.said_at}
+
+
+def _tell_predicate(fact: HoldingFact) -> str:
+    """Return what a fact's sentence says behind the person: "lives in Ghent"."""
+    sentence = fact.statement.removesuffix(".")
+    for opening in (f"{name}{mark} " for name in (fact.subject, NAMELESS) if name for mark in ("'s", "")):
+        if sentence.startswith(opening):
+            return sentence.removeprefix(opening)
+    return sentence
 
 
 def insight_json(unit: Recalled) -> dict[str, Any]:

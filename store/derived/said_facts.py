@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.derived.corrected_facts import SaidCorrection, WaitingFact, find_corrected
 from store.derived.facts import DENIED, MANY_VALUED, Identity
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import row_lasts
@@ -36,6 +37,7 @@ from store.off_loop import run_off_loop
 from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.sql_constants import ONE, inline
 from store.text.rules import VERSION, ExtractedFact, MessageText
+from store.text.rules.corrections import find_corrections
 from store.text.rules.extract import MAX_FACTS_OF_TURN
 from store.text.rules.facts import MINED_ROLE, compute_expiry, find_facts
 from store.text.terms import Terms, analyse_text, lexical_text
@@ -153,7 +155,28 @@ async def read_said_facts(
     if not rows:
         return []
     found = await run_off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
-    return await _fold_facts(connection, asked["host"], found, _find_lone_turns(rows)) if found else []
+    alone = _find_lone_turns(rows)
+    facts = await _fold_facts(connection, asked["host"], found, alone) if found else []
+    corrected = await _read_corrected(connection, asked["host"], rows, facts)
+    corrected = [(row, fact) for row, fact in corrected if _lasts(row, fact, asked["now"])]
+    if corrected:
+        facts += await _fold_facts(connection, asked["host"], corrected, alone)
+    return sorted(facts, key=lambda one: (one.said_at, one.said)) if corrected else facts
+
+
+async def _read_corrected(
+    connection: AsyncConnection, host: UUID, rows: Sequence[DriverRow], facts: Sequence[SaidFact]
+) -> list[tuple[DriverRow, ExtractedFact]]:
+    """Return the facts that bare corrections among these messages state, each with its message."""
+    found = [
+        (row, one)
+        for row in sorted(rows, key=_order_said)
+        for one in find_corrections(MessageText(row.role, row.content, row.name), row.nth)
+    ]
+    said = [SaidCorrection(row.bank_id, row.unit_id, row.user_id, row.name, one) for row, one in found]
+    waiting = [WaitingFact(one.identity, one.value, one.fact.denied) for one in facts]
+    stated = await find_corrected(connection, host, said, waiting)
+    return [(row, fact) for (row, _), fact in zip(found, stated, strict=True) if fact is not None]
 
 
 @cache

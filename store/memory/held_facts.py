@@ -83,7 +83,8 @@ class Whose(IntEnum):
 class HoldingFact:
     """A valid fact; `confidence` is the text of its event.
 
-    `subject` is the name of the person that it is about; None where no name is known.
+    `subject` is the name of the person that it is about; None where no name is known. `statement` is the fact as a
+    sentence, which begins with that name or "The user".
     """
 
     fact_id: str
@@ -94,6 +95,7 @@ class HoldingFact:
     tier: str
     confidence: str | None
     said_at: datetime
+    statement: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +258,9 @@ def _score_terms(of: FromClause) -> ColumnElement[Any]:
 def _tell(ranked: FromClause) -> Select[*tuple[Any, ...]]:
     """Return the query of the first of these facts, told by their units, in this order."""
     columns = ("subject", "key", "value", "tier", "confidence")
+    told = (_UNIT.c["metadata"][inline(name)].astext.label(name) for name in columns)
     unit = (
-        select(_UNIT.c.unit_id, *(_UNIT.c["metadata"][inline(name)].astext.label(name) for name in columns))
+        select(_UNIT.c.unit_id, _UNIT.c.content, *told)
         .where(in_bank(_UNIT), _UNIT.c.unit_id == ranked.c.unit_id, _UNIT.c.active, row_lasts(_UNIT))
         .limit(ONE)
         .lateral("unit")
@@ -284,6 +287,7 @@ def _tell(ranked: FromClause) -> Select[*tuple[Any, ...]]:
             func.coalesce(unit.c.value, ranked.c.value).label("shown_value"),
             func.coalesce(unit.c.tier, inline("L2")).label("tier"),
             unit.c.confidence,
+            unit.c.content,
         )
         .join_from(ranked, unit, true(), isouter=True)
         .where(or_(ranked.c.waits, unit.c.unit_id.is_not(None)))
@@ -386,6 +390,7 @@ def _build_fact(row: DriverRow, waiting: SaidFact | None, names: Mapping[str, st
             tier=row.tier,
             confidence=row.confidence,
             said_at=row.valid_from,
+            statement=row.content,
         )
     fact = waiting.fact
     return HoldingFact(
@@ -397,4 +402,5 @@ def _build_fact(row: DriverRow, waiting: SaidFact | None, names: Mapping[str, st
         tier=fact.tier.value,
         confidence=f"{fact.confidence:g}",
         said_at=waiting.said_at,
+        statement=fact.statement,
     )

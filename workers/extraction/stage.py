@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import NO_SYNC, Database
 from store.derived import locks, postings
+from store.derived.corrected_facts import SaidCorrection, find_corrected
 from store.derived.readings import FollowUp, open_follow_ups
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims, lock_held_claims
 from store.ledger.stages import Stage
@@ -17,7 +19,8 @@ from store.log.append import append_events
 from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.tenancy.languages import Languages, rules_for_writing
-from store.text.rules import MessageText, TurnText, extract_turn
+from store.text.rules import ExtractedFact, MessageText, TurnText, extract_turn
+from store.text.rules.corrections import find_corrections
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id
 from workers.extraction.reextraction import build_follow_ups, find_corrected_unit, resume_ended
@@ -26,6 +29,7 @@ from workers.places import Places
 from workers.stage_work import ClaimSize, Worked
 
 _USUAL = rules_of(AUTO)
+_NO_FACTS: Mapping[UUID, Sequence[ExtractedFact]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,9 @@ class ExtractionStage:
         rows = [row for claim in claims for row in claim.rows]
         turns = await read_messages(self.database, host, [(bank, row.turn_id) for row in rows])
         rules = rules_for_writing(await self.languages.of(host), bank)
+        corrected = await self._read_corrected(host, bank, turns)
         async with self.rules_place.hold(host):
-            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules)
+            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules, corrected)
         async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
             ours = await lock_held_claims(connection, claims)
@@ -71,6 +76,26 @@ class ExtractionStage:
         ready_stages |= {Stage.EMBEDDING} if facts else set()
         ready_stages |= {Stage.ENRICHMENT} if self.model_version is not None else set()
         return Worked(outcomes, frozenset(ready_stages))
+
+    async def _read_corrected(
+        self, host: UUID, bank: UUID, turns: Mapping[UUID, Sequence[TurnMessage]]
+    ) -> Mapping[UUID, Sequence[ExtractedFact]]:
+        """Return the facts that bare corrections in these turns state, by turn; most turns have none."""
+        found = [
+            (turn, SaidCorrection(bank, message.unit_id, message.user_id, message.name, one))
+            for turn, messages in turns.items()
+            for nth, message in enumerate(messages)
+            for one in find_corrections(MessageText(message.role, message.content, message.name), nth)
+        ]
+        if not found:
+            return {}
+        async with self.database.tenant(host) as connection:
+            stated = await find_corrected(connection, host, [one for _, one in found])
+        facts: dict[UUID, list[ExtractedFact]] = {}
+        for (turn, _), fact in zip(found, stated, strict=True):
+            if fact is not None:
+                facts.setdefault(turn, []).append(fact)
+        return facts
 
     async def _write(
         self,
@@ -126,13 +151,24 @@ def _derive_all(
     rows: Sequence[LedgerRow],
     turns: Mapping[UUID, Sequence[TurnMessage]],
     rules: WordRules = _USUAL,
+    corrected: Mapping[UUID, Sequence[ExtractedFact]] = _NO_FACTS,
 ) -> dict[UUID, ExtractedEvents]:
-    """Return what the extraction rules find in every turn that still has messages; words are analysed by `rules`."""
-    return {row.turn_id: _derive_one(host, row, turns[row.turn_id], rules) for row in rows if turns[row.turn_id]}
+    """Return what the extraction rules find in every turn that still has messages; words are analysed by `rules`.
+
+    `corrected` are the facts that corrections in a turn state.
+    """
+    return {
+        row.turn_id: _derive_one(host, row, turns[row.turn_id], rules, corrected.get(row.turn_id, ()))
+        for row in rows
+        if turns[row.turn_id]
+    }
 
 
-def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules) -> ExtractedEvents:
+def _derive_one(
+    host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules, corrected: Sequence[ExtractedFact]
+) -> ExtractedEvents:
     messages = tuple(MessageText(message.role, message.content, message.name) for message in turn)
     found = extract_turn(TurnText(messages, turn[0].event_date))
+    found = replace(found, facts=(*found.facts, *corrected)) if corrected else found
     origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)
     return derive_events(origin, turn, found, rules=rules)

@@ -127,7 +127,7 @@ def test_an_echoed_history_is_not_new_and_a_repeated_word_alone_is() -> None:
 @pytest.mark.law("L8")
 def test_a_frame_of_ours_is_taken_out_wherever_it_stands_and_what_looks_like_one_stays() -> None:
     ours = frame([{"text": "old"}]) or ""
-    new = RecalledContext([fact_json(held("user_name", "Ann", "L0", "0.95"))]).items()
+    new = RecalledContext([held("user_name", "Ann", "L0", "0.95")]).items()
     quoted = said(f"before ```{ours}``` after")
     assert clean_items([*new, said(ours), said("Memory recall: x", "developer"), quoted], "f", MOST) == [
         said("before `````` after")
@@ -200,17 +200,26 @@ def test_stored_text_cannot_close_the_frame() -> None:
 
 
 def test_facts_are_told_as_whose_they_are_and_messages_with_speaker_and_time() -> None:
-    facts = [fact_json(held("user_name", "Ann", "L0", "0.95"))]
+    facts = [
+        held("user_home", "Ghent", "L0", "0.9", subject="Ann", whose=Whose.OWN, statement="Ann lives in Ghent."),
+        held("user_name", "Bo", "L0", "0.95", subject="Bo", statement="Bo's name is Bo."),
+        held("user_like", "jazz", "L2", "0.85", whose=Whose.OWN, statement="The user likes jazz."),
+        held("user_job", "a nurse", "L2", None, statement="The user works as a nurse."),
+    ]
     chunks = [{"path": "monday/1", "role": "user", "name": "Bo", "time": "2026-03-02T09:30:00+00:00", "text": "hello"}]
+    chunks.append({**chunks[0], "time": "2026-03-01T09:30:00+00:00", "text": "I live in Bonn", "former": True})
     insights = [{"id": "i", "type": "fact_stability", "summary": "Ann keeps to Ghent", "confidence": "0.78"}]
     told = RecalledContext(facts, insights, chunks).items()[1]["content"][0]["text"].split("\n")
-    subject = facts[0]["subject"]
     assert told[2:-1] == [
         "facts:",
-        f"[1] {subject}: name Ann, since 9 Mar",
+        "[1] Ann (the user): lives in Ghent, since 9 Mar 00:00",
+        "[2] Bo: name is Bo, since 9 Mar 00:00",
+        "[3] the user: likes jazz, since 9 Mar 00:00",
+        "[4] another: works as a nurse, since 9 Mar 00:00",
         "insights and messages:",
-        "[2] Ann keeps to Ghent",
-        "[3] Bo 2 Mar: hello",
+        "[5] Ann keeps to Ghent",
+        "[6] Bo 2 Mar: hello",
+        "[7] Bo 1 Mar (former): I live in Bonn",
     ]
     assert RecalledContext(facts).items()[1]["content"][0]["text"].split("\n")[-2] == "insights and messages: none"
 
@@ -232,9 +241,10 @@ def held(
     *,
     subject: str | None = None,
     whose: Whose = Whose.OTHERS,
+    statement: str = "The user is so.",
 ) -> HoldingFact:
     at = datetime(2026, 3, 9, tzinfo=UTC)
-    return HoldingFact(fact_id, fact_id.rpartition("_")[2], value, subject, whose, tier, confidence, at)
+    return HoldingFact(fact_id, fact_id.rpartition("_")[2], value, subject, whose, tier, confidence, at, statement)
 
 
 @pytest.mark.parametrize(

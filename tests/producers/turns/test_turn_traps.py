@@ -144,7 +144,7 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
         lines = shown["input_items"][1]["content"][0]["text"].splitlines()
         facts = lines[lines.index("facts:") + 1 : lines.index("facts:") + 1 + len(ids)]
         said_of = sorted(re.sub(r"^\[\d\] [^:]*: |, since .*", "", line) for line in facts)
-        assert said_of == ["like jazz", "name Anna"], facts
+        assert said_of == ["likes jazz", "name is Anna"], facts
         assert shown["recall_insight_ids"] == []
 
 
