@@ -66,7 +66,7 @@ def find_corrections(message: MessageText, ordinal: int) -> list[Correction]:
     if message.role != MINED_ROLE or not ("not " in low and _MAY_CORRECT.search(low)):
         return []
     said = mask_spans(message.content, find_repeated(message.content, message.name))
-    found = {}
+    found = dict[int, Correction]()
     for pattern in (_NOT_THEN, _THEN_NOT):
         for match in islice(pattern.finditer(said), MOST):
             if _is_bare(match):

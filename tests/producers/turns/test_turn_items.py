@@ -206,7 +206,9 @@ def test_facts_are_told_as_whose_they_are_and_messages_with_speaker_and_time() -
         held("user_like", "jazz", "L2", "0.85", whose=Whose.OWN, statement="The user likes jazz."),
         held("user_job", "a nurse", "L2", None, statement="The user works as a nurse."),
     ]
-    chunks = [{"path": "monday/1", "role": "user", "name": "Bo", "time": "2026-03-02T09:30:00+00:00", "text": "hello"}]
+    chunks: list[dict[str, Any]] = [
+        {"path": "monday/1", "role": "user", "name": "Bo", "time": "2026-03-02T09:30:00+00:00", "text": "hello"}
+    ]
     chunks.append({**chunks[0], "time": "2026-03-01T09:30:00+00:00", "text": "I live in Bonn", "former": True})
     insights = [{"id": "i", "type": "fact_stability", "summary": "Ann keeps to Ghent", "confidence": "0.78"}]
     told = RecalledContext(facts, insights, chunks).items()[1]["content"][0]["text"].split("\n")
