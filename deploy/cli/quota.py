@@ -58,8 +58,10 @@ def set_command(
     """Set all limits of a tenant or bank at once; an option left out means no limit.
 
     Without options the quota is removed. Stored data counts. Bytes are what callers wrote: messages with parts and
-    metadata, single memories, documents, directives, links, each version of a corrected or pinned unit, and recall jobs
-    until they expire. A write above a limit is refused with 429: QUOTA_EXCEEDED, or RATE_LIMITED for turns per minute.
+    metadata, single memories, documents, directives, links, each version of a corrected or pinned unit; of plugin
+    namespaces names, metadata and vectors (4 bytes a number); recall jobs until they expire, and turns that
+    memory_run_turn opened until they are stored, or pruned within hours. A write above a limit is refused with 429:
+    QUOTA_EXCEEDED, or RATE_LIMITED for turns per minute.
 
     **Example:** `afterturn quota set --max-turns 100000 --turns-per-minute 600`
     """

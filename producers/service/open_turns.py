@@ -36,7 +36,7 @@ class OpenTurnCalls:
     async def begin(self, grant: Grant, asked: Any) -> dict[str, Any]:
         """Return the answer of `before_turn` with `turn_id`, and the `token` that completes the turn.
 
-        Raises the errors of `before_turn`, and RateLimited where too many turns of the tenant are open.
+        Raises the errors of `before_turn`, RateLimited where too many turns of the tenant are open, and QuotaExceeded.
         """
         require_write(grant)
         answer = await self._lifecycle.before_turn(grant, asked)

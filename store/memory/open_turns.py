@@ -25,8 +25,10 @@ from store import identity
 from store.database import Database
 from store.errors import NotFound, RateLimited, TurnConflict
 from store.log.append import admit_call
+from store.log.refusals import translate_refusals
 from store.schema import OPEN_TURN
 from store.tenancy.banks import space_ids
+from store.tenancy.quotas import run_within_quota
 from store.tenancy.spaces import parse_space
 from store.tenancy.tokens import OPEN_TURN_CHARACTERS, OPEN_TURN_PREFIX
 
@@ -66,7 +68,7 @@ class OpenTurns:
         """Store a turn's request; return its token, which is shown only this once, and when it expires.
 
         `user`: whose turn it will be. Raises RateLimited where too many turns of the tenant are open already, or hold
-        too many bytes; AuthorityEnded, ErasedMeanwhile.
+        too many bytes; QuotaExceeded; AuthorityEnded, ErasedMeanwhile.
         """
         bank_id, user_id = identity.bank_id(host, bank), identity.user_id(host, user)
         now, token_id, key = self._clock(), uuid4(), secrets.token_bytes(32)
@@ -74,24 +76,29 @@ class OpenTurns:
         waiting = select(func.count().label("turns"), sizes.label("bytes")).where(
             _TURN.host_id == host, _TURN.expires_at > now, _TURN.kept.is_(False)
         )
-        async with self._database.tenant(host) as connection:
-            await admit_call(connection, host, [bank_id], [user_id, space_ids(host, parse_space(bank))[0] or user_id])
-            held = (await connection.execute(waiting)).one()
-            if held.turns >= MOST_OPEN:
-                raise RateLimited("max_open_turns", "host", MOST_OPEN, RETRY_AFTER_S)
-            if held.bytes >= MOST_BYTES:
-                raise RateLimited("max_bytes_of_open_turns", "host", MOST_BYTES, RETRY_AFTER_S)
-            await connection.execute(
-                insert(OPEN_TURN).values(
-                    host_id=host,
-                    token_id=token_id,
-                    bank_id=bank_id,
-                    user_id=user_id,
-                    mac_key=key,
-                    request=orjson.dumps(request).decode(),
-                    expires_at=now + OPEN_FOR,
-                )
-            )
+        concerned = [user_id, space_ids(host, parse_space(bank))[0] or user_id]
+        row = {
+            "host_id": host,
+            "token_id": token_id,
+            "bank_id": bank_id,
+            "user_id": user_id,
+            "mac_key": key,
+            "request": orjson.dumps(request).decode(),
+            "expires_at": now + OPEN_FOR,
+        }
+
+        async def write() -> None:
+            with translate_refusals():
+                async with self._database.tenant(host) as connection:
+                    await admit_call(connection, host, [bank_id], concerned)
+                    held = (await connection.execute(waiting)).one()
+                    if held.turns >= MOST_OPEN:
+                        raise RateLimited("max_open_turns", "host", MOST_OPEN, RETRY_AFTER_S)
+                    if held.bytes >= MOST_BYTES:
+                        raise RateLimited("max_bytes_of_open_turns", "host", MOST_BYTES, RETRY_AFTER_S)
+                    await connection.execute(insert(OPEN_TURN).values(row))
+
+        await run_within_quota(self._database, host, now, write)
         return _write_token(token_id, _sign_token(key, host, holder, token_id)), now + OPEN_FOR
 
     async def read(self, host: UUID, holder: str, token: str) -> OpenTurn:

@@ -234,6 +234,25 @@ begin
     end if;
 end $$;
 
+-- And for a turn that memory_run_turn prepared, which holds its request until its output arrives. The operator's pruning
+-- of expired ones refunds nothing: the next recount does.
+create or replace function afterturn.bytes_of_open_turn(p_row afterturn.open_turn_t) returns bigint
+language sql immutable parallel safe
+return coalesce(octet_length(p_row.request), 0);
+
+create or replace function afterturn.charge_open_turn() returns trigger
+language plpgsql as $$
+begin
+    perform afterturn.charge_beside_log(coalesce(new.host_id, old.host_id), coalesce(new.bank_id, old.bank_id),
+                                        afterturn.bytes_of_open_turn(new) - afterturn.bytes_of_open_turn(old));
+    return null;
+end $$;
+
+create or replace trigger lock_quota before insert or update or delete on afterturn.open_turn_t
+    for each statement execute function afterturn.lock_quota_of_job();
+create or replace trigger charge after insert or update or delete on afterturn.open_turn_t
+    for each row execute function afterturn.charge_open_turn();
+
 -- WHY these columns: who deletes a namespace says so while it holds the bank, and a quota's lock comes before that.
 create or replace trigger lock_quota before insert or update of name, metadata or delete on afterturn.plugin_namespace_t
     for each statement execute function afterturn.lock_quota_of_job();
@@ -265,6 +284,9 @@ language sql stable as $$
         union all
         select sum(afterturn.bytes_of_vector(v)) from afterturn.plugin_vector_t v
          where v.host_id = p_host and (p_name is null or v.bank_id = p_bank)
+        union all
+        select sum(afterturn.bytes_of_open_turn(t)) from afterturn.open_turn_t t
+         where t.host_id = p_host and (p_name is null or t.bank_id = p_bank)
         union all
         select sum(j.bytes) from afterturn.recall_job_t j
          where j.host_id = p_host and (p_name is null or (j.request->>'bank' = p_name and not j.request ? 'banks'))) h

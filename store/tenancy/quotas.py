@@ -48,8 +48,8 @@ class QuotaLimits:
     """The limits of a host or bank; None: without limit. `max_banks` applies to a whole host only.
 
     Bytes are those that callers wrote, in UTF-8, for what is still remembered: messages with their parts and metadata,
-    single memories, documents, directives, links, each version of a corrected or pinned unit, and recall jobs until
-    they expire.
+    single memories, documents, directives, links, each version of a corrected or pinned unit, names, metadata and
+    vectors of plugin namespaces, recall jobs until they expire, and open turns until they are stored or pruned.
     """
 
     max_turns: int | None = None

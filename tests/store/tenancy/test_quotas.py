@@ -259,6 +259,39 @@ async def test_banks_made_at_once_never_pass_the_limit(limited: Limited, databas
     assert len(active) == 3 == (await limited.used())[2]
 
 
+async def test_an_open_turn_counts_until_it_is_stored_or_erased(limited: Limited, database: Database) -> None:
+    await allow(limited, database, max_bytes=1000)
+    await allow(limited, database, "home", max_bytes=800)
+    opened = limited.turns.open
+
+    async def begin(size: int, bank: str = "home") -> str:
+        request = {"project": bank, "session_id": "s1", "turn_id": "t", "conversation_items": ["x" * size]}
+        token, _ = await opened.open(limited.host, "key", bank, request, "ann")
+        return token
+
+    async def held() -> list[int]:
+        return [quota.bytes for quota in await limited.quotas.show(limited.name)]
+
+    token = await begin(500)
+    size = (await held())[0]
+    assert (size > 500, await held()) == (True, [size, size])
+    with pytest.raises(QuotaExceeded):
+        await begin(500)
+    assert await held() == [size, size]
+    assert reasons(await limited.turns.append(limited.host, [turn("t1", "y" * 600, bank="other")])) == ["max_bytes"]
+    limited.clock.now = NOON + timedelta(minutes=2)
+    assert await recount_quota(database, limited.host, limited.clock.now)
+    assert await held() == [size, size]
+    await opened.close(limited.host, await opened.read(limited.host, "key", token))
+    [left, _] = await held()
+    assert 0 < left < 100
+    await begin(500)
+    assert reasons(await limited.turns.append(limited.host, [turn("t2", "z")])) == [None]
+    erasures = Erasures(database, limited.clock)
+    await erasures.run(limited.host, await erasures.request(limited.host, ErasureTarget(Kind.BANK, "home")))
+    assert await held() == [0, 0]
+
+
 async def test_a_quota_without_limits_is_none(limited: Limited, database: Database) -> None:
     await allow(limited, database, max_turns=0)
     assert reasons(await limited.turns.append(limited.host, [turn("t1")])) == ["max_turns"]
