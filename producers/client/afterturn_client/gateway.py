@@ -17,7 +17,7 @@ import httpx
 
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
 from afterturn_client.posts import Posts, Sends
-from afterturn_client.transport import Lost, Reply, check_base_url, encode_json
+from afterturn_client.transport import Lost, Reply, check_base_url, check_way, encode_json
 
 #: How the gateway names a chat session in `add` and `flush`.
 SESSION_PREFIX = "chat:"
@@ -54,7 +54,8 @@ class GatewayHit:
 class GatewayClient:
     """Speaks to one gateway as one user, application and project.
 
-    Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError.
+    Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError. Beyond this
+    machine the key goes over https alone, unless `allow_http` says otherwise (InvalidRequestError).
     Use it on one event loop and close it (`async with`, or `aclose`). Each call has a connection of its own, as suits
     an agent's few; `posts`, where they are handed in, see to connections and patience themselves.
     """
@@ -69,10 +70,13 @@ class GatewayClient:
         timeout_seconds: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
         posts: Sends | None = None,
+        *,
+        allow_http: bool = False,
     ) -> None:
         if isinstance(timeout_seconds, bool) or not math.isfinite(timeout_seconds) or timeout_seconds <= 0:
             raise InvalidRequestError("timeout_seconds must be a finite number above 0")
         self._base_url = check_base_url(base_url)
+        check_way(self._base_url, allow_http=allow_http)
         self._identity = {"user_id": user_id, "user_key": user_key}
         self._scope = {"app_id": app_id, "project_id": project_id}
         self._posts = posts or Posts(self._base_url, float(timeout_seconds), transport=transport)

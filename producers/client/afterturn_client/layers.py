@@ -91,6 +91,7 @@ class MemoryGatewayService:
             settings.app_id,
             settings.project_id,
             settings.timeout_seconds,
+            allow_http=settings.allow_http,
         )
         return cls(settings, client)
 

@@ -3,6 +3,8 @@
     {"memory": {"mode": "hybrid", "gateway": {"baseUrl": ..., "userId": ..., "userKey": ..., "appId": "default",
      "projectId": "default", "scope": ["current_chat", "resources"], "topK": 8, "timeoutSeconds": 10}}}
 
+Beyond this machine `baseUrl` must begin with https://, unless `allowHttp` (false), a key of our own, is true.
+
 Where the seed says nothing: `null` counts as absent; a section without a mode is implicit hybrid, and its values are
 validated all the same; unknown keys are ignored. No error, warning or repr shows a value.
 """
@@ -16,7 +18,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, Self
 
 from afterturn_client.errors import AfterturnError, InvalidRequestError
-from afterturn_client.transport import check_base_url
+from afterturn_client.transport import check_base_url, check_way
 
 _LOG = logging.getLogger(__name__)
 _TOP_K = range(1, 101)
@@ -84,6 +86,7 @@ class GatewaySettings:
     scope: tuple[Scope, ...] = (Scope.CURRENT_CHAT, Scope.RESOURCES)
     top_k: int = 8
     timeout_seconds: float = 10.0
+    allow_http: bool = False
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -95,8 +98,9 @@ class GatewaySettings:
     def parse(cls, block: Any) -> Self:
         """Read `memory.gateway`. Raises MemoryConfigError."""
         values = _check_object(block, "memory.gateway")
+        allow_http = _parse_flag(values, "allowHttp")
         return cls(
-            base_url=_base_url(values.get("baseUrl")),
+            base_url=_base_url(values.get("baseUrl"), allow_http=allow_http),
             user_id=_parse_text(values, "userId", ""),
             user_key=Secret(_parse_text(values, "userKey", "")),
             app_id=_parse_text(values, "appId", "default") or _refuse_setting("appId", "must not be blank"),
@@ -104,6 +108,7 @@ class GatewaySettings:
             scope=_parse_scope(values.get("scope")),
             top_k=_top_k(values.get("topK")),
             timeout_seconds=_parse_timeout(values.get("timeoutSeconds")),
+            allow_http=allow_http,
         )
 
 
@@ -185,12 +190,23 @@ def _parse_text(values: Mapping[str, Any], key: str, default: str) -> str:
     return value if value.strip() else ""
 
 
-def _base_url(value: Any) -> str:
+def _parse_flag(values: Mapping[str, Any], key: str) -> bool:
+    value = values.get(key)
+    if value is not None and not isinstance(value, bool):
+        _refuse_setting(key, "must be true or false")
+    return value is True
+
+
+def _base_url(value: Any, *, allow_http: bool) -> str:
     url = _parse_text({"baseUrl": value}, "baseUrl", "").strip()
     if not url:
         return ""
     with suppress(InvalidRequestError):  # it calls the key by another name
-        return check_base_url(url)
+        url = check_base_url(url)
+        with suppress(InvalidRequestError):
+            check_way(url, allow_http=allow_http)
+            return url
+        _refuse_setting("baseUrl", "must begin with https:// beyond this machine, or allowHttp must be true")
     _refuse_setting("baseUrl", "must look like http://host:port or https://host/path, without user and password")
 
 
