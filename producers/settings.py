@@ -54,6 +54,12 @@ class QueueSettings(BaseModel):
             "Set it for agents that publish turns, and guard each queue with an ACL (`afterturn queue acl`)",
         )
     )
+    private_banks: tuple[str, ...] = Field(
+        default=(),
+        description="list of the turn queues whose publishers may write to and ask of private banks, those of users "
+        "and agents; others are refused. Set it where you trust all publishers of a queue as you trust a key without "
+        "a user",
+    )
     url: SecretStr = Field(
         default=SecretStr(""),
         description="URL of the Redis or Valkey of the turn queues, which needs an append-only file; empty: "
@@ -91,11 +97,28 @@ class QueueSettings(BaseModel):
         description="seconds without a heartbeat after which a consumer's messages go to others; raise it for "
         "machines that stall",
     )
+    rewrite_file_seconds: int = Field(
+        default=3600,
+        ge=0,
+        le=604_800,
+        description="seconds between two rewrites of the server's append-only file (BGREWRITEAOF), after which no "
+        "words of accepted messages are in it; 0: never. Set 0 where the server's operator rewrites it, or `queue.url` "
+        "may not",
+    )
 
     @field_validator("url")
     @classmethod
     def _usable(cls, url: SecretStr) -> SecretStr:
         return check_redis_url(url)
+
+    @model_validator(mode="after")
+    def _names_queues(self) -> Self:
+        if unknown := set(self.private_banks) - set(self.tenants):
+            names = ", ".join(sorted(unknown))
+            raise PydanticCustomError(
+                "private_banks", "private_banks names no queue of tenants: {names}", {"names": names}
+            )
+        return self
 
 
 class ApiSettings(BaseModel):

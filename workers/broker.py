@@ -5,9 +5,9 @@ delayed; work whose message is lost waits for the next sweep.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import dramatiq
@@ -16,12 +16,12 @@ from dramatiq.asyncio import async_to_sync
 from dramatiq.broker import Consumer
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.common import q_name
-from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
 from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage, count_threads
+from workers.consumer_faults import ConsumerFaults, WatchedConsumer
 from workers.metrics import NOTIFICATION_DELAY
 from workers.recall import RecallWork
 from workers.runner import Runner
@@ -87,31 +87,28 @@ class NothingDelayed(Consumer):
     def __next__(self) -> None:
         """Wait for the pause; there is no message."""
         if time.monotonic() - self._beaten >= self._beat_s:
-            with connection_errors():
-                self._broker.do_fetch(self._queue_name, 0)
+            self._broker.do_fetch(self._queue_name, 0)
             self._beaten = time.monotonic()
         time.sleep(self._pause_s)
 
 
-@contextmanager
-def connection_errors() -> Iterator[None]:
-    """Turn errors of Redis into ConnectionClosed, after which dramatiq waits and reconnects."""
-    try:
-        yield
-    except redis.RedisError as error:
-        raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
-
-
 class NotificationBroker(RedisBroker):
-    """dramatiq's broker without looks at its queues of delayed messages."""
+    """dramatiq's broker without looks at its queues of delayed messages; `faults` notes which consumers stopped."""
 
     # An idle worker takes 6.8 % of a core with these looks, and 4.8 % without.
+
+    def __init__(self, **options: Any) -> None:
+        """Take dramatiq's options."""
+        super().__init__(**options)  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+        self.faults = ConsumerFaults("notifications")
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """Return a consumer of a queue; `timeout` is its longest pause between two looks, in milliseconds."""
         if q_name(queue_name) != queue_name:
-            return NothingDelayed(self, queue_name, timeout / 1000)
-        return super().consume(queue_name, prefetch, timeout)
+            made: Consumer = NothingDelayed(self, queue_name, timeout / 1000)
+        else:
+            made = super().consume(queue_name, prefetch, timeout)
+        return WatchedConsumer(made, queue_name, self.faults)
 
 
 def create_broker(settings: BrokerSettings) -> NotificationBroker:
@@ -122,7 +119,7 @@ def create_broker(settings: BrokerSettings) -> NotificationBroker:
         socket_timeout=ANSWER_S,
         health_check_interval=15,
     )
-    return NotificationBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+    return NotificationBroker(
         client=client,
         namespace=settings.namespace,
         middleware=[TimeLimit(time_limit=TIME_LIMIT_MS), DelayMeter()],

@@ -4,7 +4,7 @@ import collections
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from store.ledger.stages import Queue, Stage
 from store.text.rules import Tier
@@ -31,6 +31,12 @@ STAGE_FAILURES = Counter("afterturn_stage_failures_total", "Attempts that failed
 #: Named as the seed fixes it, like its counterparts in `producers.metrics`.
 FACT_WRITE = Counter(
     "mcp_memory_fact_write", "Facts that rules or a model found, by how long they are worth keeping", ["tier"]
+)
+CONSUMERS_STOPPED = Gauge(
+    "afterturn_consumers_stopped",
+    "Brokers from which a process's consumers cannot read, since they are away or refuse writes, by what they carry",
+    ["of"],
+    multiprocess_mode="livesum",
 )
 LEASES_LOST = Counter("afterturn_stage_leases_lost_total", "Results thrown away because the lease ran out", ["stage"])
 GATEWAY_CALLS = Counter("afterturn_gateway_calls_total", "Calls to the Memory Gateway", ["operation", "outcome"])

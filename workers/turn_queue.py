@@ -17,7 +17,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
 import dramatiq
 import redis
@@ -28,17 +28,24 @@ from dramatiq.common import q_name
 from dramatiq.errors import Retry
 from dramatiq.middleware import Middleware, TimeLimit
 
+from producers.errors import TooLarge
 from producers.jobs import PUBLISHED
-from producers.queue.acceptance import Rejection, TryAgain
+from producers.queue.acceptance import Rejection, TryAgain, reject
 from producers.queue.dead_letters import DeadLetters
-from workers.broker import NothingDelayed, connection_errors
+from workers.broker import NothingDelayed
+from workers.consumer_faults import ConsumerFaults, WatchedConsumer
+from workers.turn_queue_scripts import ACKNOWLEDGE, FETCH, FIND_UNLISTED, PUT_BACK
 
 #: Seconds between two looks into an empty queue, and between two heartbeats.
 LOOK_S, HEARTBEAT_S = 0.2, 1.0
 #: The pause before the second attempt, doubled by each further one, and the longest pause, in milliseconds.
 BACK_OFF_MS, MOST_BACK_OFF_MS = 500, 60_000
-#: The most messages whose pause is over that one fetch puts back into the queue.
-MOST_DUE = 1000
+#: The most ids that one fetch looks at, and the most messages whose pause is over that it puts back into the queue.
+MOST_IDS = 1000
+#: The bytes of bodies that a process holds of one queue; a larger message is held alone.
+HELD_BYTES = 8 * 1024 * 1024
+#: The longest id of a message, in bytes.
+LONGEST_ID = 256
 TIME_LIMIT_MS = 600_000
 CONNECT_S, ANSWER_S = 2.0, 5.0
 #: Probability, in millionths, that dramatiq looks for messages of dead consumers at a heartbeat: always.
@@ -47,52 +54,25 @@ ALWAYS = 1_000_000
 #: The option of a failed message that says whether its failure counts.
 COUNTS = "counts"
 
-#: KEYS: list, bodies, in work, later, attempts, failures; ARGV: now, the most that are due, how many. Answers id, body,
-#: how often it was put back, how many failures count.
-FETCH = """
-local due = redis.call('zrangebyscore', KEYS[4], '-inf', ARGV[1], 'limit', 0, ARGV[2])
-for _, id in ipairs(due) do
-    redis.call('zrem', KEYS[4], id)
-    redis.call('rpush', KEYS[1], id)
-end
-local found = {}
-for _ = 1, ARGV[3] do
-    local id = redis.call('lpop', KEYS[1])
-    if not id then break end
-    local body = redis.call('hget', KEYS[2], id)
-    if body then
-        redis.call('sadd', KEYS[3], id)
-        local attempts, failures = redis.call('hget', KEYS[5], id), redis.call('hget', KEYS[6], id)
-        table.insert(found, {id, body, attempts or '0', failures or '0'})
-    end
-end
-return found
-"""
-#: KEYS as above; ARGV: id. A message that another consumer took over is left alone.
-ACKNOWLEDGE = """
-if redis.call('srem', KEYS[3], ARGV[1]) > 0 then
-    redis.call('hdel', KEYS[2], ARGV[1])
-    redis.call('hdel', KEYS[5], ARGV[1])
-    redis.call('hdel', KEYS[6], ARGV[1])
-end
-"""
-#: KEYS as above; ARGV: id, when it is due, 1 for a failure that counts, else 0.
-PUT_BACK = """
-if redis.call('srem', KEYS[3], ARGV[1]) > 0 then
-    redis.call('hincrby', KEYS[5], ARGV[1], 1)
-    if ARGV[3] == '1' then redis.call('hincrby', KEYS[6], ARGV[1], 1) end
-    redis.call('zadd', KEYS[4], ARGV[2], ARGV[1])
-end
-"""
-
 Accept = Callable[[bytes, int], Awaitable[Rejection | None]]
 
 
 class TurnMessageBody(bytes):
-    """A message's body, of which dramatiq's logs show the size alone."""
+    """A message's body, of which dramatiq's logs show the size alone; empty where it is too large to be held.
+
+    `size`: of the body on the server, in bytes.
+    """
+
+    size: int
+
+    def __new__(cls, body: bytes, size: int) -> Self:
+        """Return the body with its size on the server."""
+        made = super().__new__(cls, body)
+        made.size = size
+        return made
 
     def __repr__(self) -> str:
-        return f"<{len(self)} bytes>"
+        return f"<{self.size} bytes>"
 
     __str__ = __repr__
 
@@ -114,17 +94,18 @@ class TurnConsumer(Consumer):
 
     def __next__(self) -> MessageProxy | None:
         """Return the next message; None after `LOOK_S` where there is none, or no free thread for it."""
-        with connection_errors():
-            self._show_life()
-            self._recover()
-            if not self._fetched:
-                self._fetched = self._fetch(self._most - len(self._handed_out))
+        self._show_life()
+        self._recover()
+        looked = 0
         if not self._fetched:
-            self._thread_free.wait(LOOK_S)
-            self._thread_free.clear()
+            looked, self._fetched = self._fetch(self._most - len(self._handed_out))
+        if not self._fetched:
+            if looked < MOST_IDS:  # else there may be more
+                self._thread_free.wait(LOOK_S)
+                self._thread_free.clear()
             return None
         message = self._fetched.pop(0)
-        self._handed_out.add(_id_of(message))
+        self._handed_out[_id_of(message)] = len(message.args[0])
         return message
 
     def ack(self, message: MessageProxy) -> None:
@@ -141,24 +122,27 @@ class TurnConsumer(Consumer):
         ids = [_id_of(message) for message in (*messages, *self._fetched)]
         self._fetched = []
         if ids:
-            with connection_errors():
-                self._broker.do_requeue(self._queue, *ids)
-            self._handed_out.difference_update(ids)
+            self._broker.do_requeue(self._queue, *ids)
+            for one in ids:
+                self._handed_out.pop(one, None)
 
-    def _fetch(self, most: int) -> list[MessageProxy]:
-        if most <= 0:
-            return []
-        found = self._broker.fetch(keys=self._keys, args=[_now_ms(), MOST_DUE, most])
-        return [self._read(name, body, int(put_back), int(failures)) for name, body, put_back, failures in found]
+    def _fetch(self, most: int) -> tuple[int, list[MessageProxy]]:
+        """Return how many ids were looked at, and the messages found, with as many bytes as may be held."""
+        room, largest = self._broker.held_bytes - sum(self._handed_out.values()), self._broker.largest
+        if most <= 0 or room <= 0:
+            return 0, []
+        looked, found = self._broker.fetch(keys=self._keys, args=[_now_ms(), MOST_IDS, most, room, largest, LONGEST_ID])
+        return looked, [self._read(name, body, *map(int, numbers)) for name, body, *numbers in found]
 
-    def _read(self, name: bytes, body: bytes, put_back: int, failures: int) -> MessageProxy:
-        arguments = (TurnMessageBody(body), put_back, name, failures)
+    def _read(self, name: bytes, body: bytes, size: int, put_back: int, failures: int) -> MessageProxy:
+        arguments = (TurnMessageBody(body, size), put_back, name, failures)
         message: dramatiq.Message[None] = dramatiq.Message(self._queue, PUBLISHED[self._queue], arguments, {}, {})
         return MessageProxy(message)
 
     def _show_life(self) -> None:
-        """Write a heartbeat every second, and take over the messages of dead processes."""
+        """Write a heartbeat every second, take over the messages of dead processes, and find those without a place."""
         if time.monotonic() - self._alive >= HEARTBEAT_S:
+            self._broker.find_unlisted(keys=self._keys, args=[self._broker.namespace, self._queue, MOST_IDS])
             self._broker.do_fetch(self._queue, 0)
             self._alive = time.monotonic()
 
@@ -170,14 +154,13 @@ class TurnConsumer(Consumer):
         """
         if not self._recovered:
             known = set(self._broker.client.smembers(self._in_work))
-            if stranded := known - self._handed_out:
+            if stranded := known - self._handed_out.keys():
                 self._broker.do_requeue(self._queue, *stranded)
             self._recovered = True
 
     def _end(self, script: Any, message: MessageProxy, *more: int) -> None:
-        with connection_errors():
-            script(keys=self._keys, args=[_id_of(message), *more])
-        self._handed_out.discard(_id_of(message))
+        script(keys=self._keys, args=[_id_of(message), *more])
+        self._handed_out.pop(_id_of(message), None)
         self._thread_free.set()
 
 
@@ -203,9 +186,12 @@ class _PutBackFailed(Middleware):
 
 
 class TurnQueueBroker(RedisBroker):
-    """The broker of one tenant's queue; not connected before it is used."""
+    """The broker of one tenant's queue; not connected before it is used.
 
-    def __init__(self, url: str, prefix: str, takeover_s: float) -> None:
+    `takeover_s`: seconds without a heartbeat after which others take over; `largest`: the bytes of the largest message.
+    """
+
+    def __init__(self, url: str, prefix: str, takeover_s: float, largest: int) -> None:
         client = redis.Redis.from_url(
             url, socket_connect_timeout=CONNECT_S, socket_timeout=ANSWER_S, health_check_interval=15
         )
@@ -216,34 +202,47 @@ class TurnQueueBroker(RedisBroker):
             maintenance_chance=ALWAYS,
             heartbeat_timeout=round(takeover_s * 1000),
         )
-        #: Ids of the messages that threads of this process have, by queue; kept when a consumer is replaced.
-        self.handed_out: defaultdict[str, set[bytes]] = defaultdict(set)
-        self.fetch, self.acknowledge, self.put_back = map(client.register_script, (FETCH, ACKNOWLEDGE, PUT_BACK))
+        #: The bytes of each message that threads of this process have, by queue; kept when a consumer is replaced.
+        self.handed_out: defaultdict[str, dict[bytes, int]] = defaultdict(dict)
+        self._faults = ConsumerFaults("turn queues")
+        self.largest, self.held_bytes = largest, max(largest, HELD_BYTES)
+        self.fetch, self.acknowledge = client.register_script(FETCH), client.register_script(ACKNOWLEDGE)
+        self.put_back, self.find_unlisted = client.register_script(PUT_BACK), client.register_script(FIND_UNLISTED)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """Return a consumer of a queue that fetches at most `prefetch` messages ahead."""
         del timeout
         if q_name(queue_name) != queue_name:
-            return NothingDelayed(self, queue_name, HEARTBEAT_S)  # retries wait in `later`
-        return TurnConsumer(self, queue_name, prefetch)
+            made: Consumer = NothingDelayed(self, queue_name, HEARTBEAT_S)  # retries wait in `later`
+        else:
+            made = TurnConsumer(self, queue_name, prefetch)
+        return WatchedConsumer(made, queue_name, self._faults)
 
 
 def register_queue_actors(broker: TurnQueueBroker, accept: Accept, letters: DeadLetters) -> None:
     """Register the actors `accept_turn` and `answer_recall` of one tenant's queue."""
     for queue, actor in PUBLISHED.items():
-        dramatiq.actor(broker=broker, actor_name=actor, queue_name=queue)(_create_actor(queue, accept, letters))
+        dramatiq.actor(broker=broker, actor_name=actor, queue_name=queue)(
+            _create_actor(queue, accept, letters, broker.largest)
+        )
 
 
-def _create_actor(queue: str, accept: Accept, letters: DeadLetters) -> Callable[[bytes, int, bytes, int], None]:
+def _create_actor(
+    queue: str, accept: Accept, letters: DeadLetters, largest: int
+) -> Callable[[TurnMessageBody, int, bytes, int], None]:
     run = async_to_sync(accept)
 
-    def take(body: bytes, put_back: int, name: bytes, failures: int) -> None:
+    def take(body: TurnMessageBody, put_back: int, name: bytes, failures: int) -> None:
         try:
-            rejection = run(bytes(body), failures)
+            if body.size > largest:
+                rejection: Rejection | None = reject(TooLarge("message", "max_request_bytes", largest))
+            else:
+                rejection = run(bytes(body), failures)
         except TryAgain as again:
             raise _CountedRetry if again.counts else Retry from None  # the one error that dramatiq does not log
         if rejection is not None:
-            letters.put(name.decode(errors="backslashreplace"), queue, body, put_back + 1, rejection)
+            known, cut = name.decode(errors="backslashreplace"), body.size if body.size > largest else None
+            letters.put(known, queue, body, put_back + 1, rejection, size=cut)
 
     return take
 

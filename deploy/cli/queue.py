@@ -79,7 +79,11 @@ def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> Non
     counts = ("turns", "recalls", "dead")
     table = ResultTable("queue", "tenant", *counts, numbers=counts)
     for one in found:
-        table.add_values(*(str(one[name]) for name in ("queue", "tenant", *counts)))
+        table.add_values(
+            one["queue"], one["tenant"], *("?" if one[name] is None else str(one[name]) for name in counts)
+        )
+    if any(one[name] is None for one in found for name in counts):
+        print_notice("? is a key of another type, which a publisher made: a worker that reads the queue deletes it")
     create_console().print(table)
 
 
@@ -92,12 +96,12 @@ def dead_command(queue: QueueArgument, *, data: DataOption = None, as_json: Json
     with _open_queue(read_settings(), queue, data) as opened:
         letters = opened.letters.list()
     if as_json:
-        print_json({"letters": [_describe_letter(letter) for letter in letters]})
+        print_json({"letters": [asdict(letter) for letter in letters]})
         return
     table = ResultTable("letter", "died", "queue", "attempts", "code", "reason", "content", numbers=["attempts"])
     for letter in letters:
         died = datetime.fromtimestamp(letter.died_ms / 1000, UTC).isoformat(timespec="seconds")
-        kept = "kept" if letter.body is not None else "not kept"
+        kept = "kept" if letter.content_kept else "not kept"
         table.add_values(letter.message_id, died, letter.queue, str(letter.attempts), letter.code, letter.message, kept)
     create_console().print(table)
 
@@ -173,13 +177,17 @@ def _open_queue(settings: Settings, queue: str, data: Path | None) -> Iterator[_
 
 def _read_queue(settings: Settings, queue: str, data: Path | None) -> dict[str, Any]:
     with _open_queue(settings, queue, data) as opened:
-        lengths = {name: int(opened.broker.client.hlen(f"{opened.broker.namespace}:{name}.msgs")) for name in PUBLISHED}
-        return {"queue": queue, "tenant": opened.tenant, **lengths, "dead": len(opened.letters.list())}
+        lengths = {name: _count_messages(opened.broker, name) for name in PUBLISHED}
+        return {"queue": queue, "tenant": opened.tenant, **lengths, "dead": opened.letters.count()}
 
 
-def _describe_letter(letter: DeadLetter) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(letter).items() if name != "body"}
-    return {**told, "content_kept": letter.body is not None}
+def _count_messages(broker: TurnQueueBroker, name: str) -> int | None:
+    """Return how many messages wait; None where a publisher wrote a key of another type."""
+    try:
+        found: Any = broker.client.hlen(f"{broker.namespace}:{name}.msgs")
+    except redis.ResponseError:
+        return None
+    return int(found)
 
 
 def _change_letters(

@@ -33,6 +33,7 @@ from deploy.observability import logs
 from deploy.observability.loop_lag import record_loop_lag
 from deploy.observability.tracing import start_tracing
 from deploy.settings import Settings
+from deploy.worker.queue_file import rewrite_queue_file
 from deploy.worker.registry import Registration, wait_for_end
 from deploy.worker.turn_queues import build_queue_workers, count_letters, prune_letters
 from embeddings.errors import EmbeddingError
@@ -65,6 +66,7 @@ from workers.broker import (
     create_broker,
     register_actors,
 )
+from workers.consumer_faults import is_news
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm.reader import LlmReader, build_reader
@@ -141,6 +143,8 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     """
     logs.configure_logging(settings.log)
     logging.getLogger(f"dramatiq.broker.{NotificationBroker.__name__}").addFilter(_is_worth_logging)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(is_news)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
@@ -275,6 +279,7 @@ async def _build_resources(
             ("indexes", index_as_owner(settings, name)),
             ("dead letters", prune_letters(settings)),
             ("count of dead letters", count_letters(settings)),
+            ("file of turn queues", rewrite_queue_file(settings)),
         )
     ]
     return WorkerResources(

@@ -40,10 +40,14 @@ def queue_url(settings: Settings) -> str:
     return settings.queue.url.get_secret_value() or settings.broker.url.get_secret_value()
 
 
-def build_queue_grant(queue: str, tenant: str) -> Grant:
-    """Return the rights of a queue's messages: those of an unrestricted key of its tenant. No such key exists."""
+def build_queue_grant(settings: Settings, queue: str, tenant: str) -> Grant:
+    """Return the rights of a queue's messages: those of a key of its tenant; no such key exists.
+
+    They reach the private banks of users and agents where `queue.private_banks` names the queue.
+    """
     name = uuid5(NAMESPACE_URL, f"afterturn:queue:{queue}")
-    return Grant(key_id=name, host_id=identity.host_id(tenant), banks=None, write=True)
+    private = queue in settings.queue.private_banks
+    return Grant(name, identity.host_id(tenant), banks=None, write=True, private_banks=private)
 
 
 def open_letters(settings: Settings, broker: TurnQueueBroker) -> DeadLetters:
@@ -55,7 +59,8 @@ def open_letters(settings: Settings, broker: TurnQueueBroker) -> DeadLetters:
 def open_queue(settings: Settings, queue: str) -> TurnQueueBroker:
     """Return the broker of a queue, not connected yet."""
     prefix = published_prefix(settings.broker.namespace, queue)
-    return TurnQueueBroker(queue_url(settings), prefix, settings.queue.takeover_seconds)
+    takeover_s, largest = settings.queue.takeover_seconds, settings.api.max_request_bytes
+    return TurnQueueBroker(queue_url(settings), prefix, takeover_s, largest)
 
 
 async def prune_letters(settings: Settings) -> None:
@@ -90,7 +95,7 @@ def _build_worker(
     settings: Settings, memory: MemoryFacade, database: Database, queue: str, tenant: str
 ) -> dramatiq.Worker:
     broker = open_queue(settings, queue)
-    grant = build_queue_grant(queue, tenant)
+    grant = build_queue_grant(settings, queue, tenant)
     ensure = partial(ensure_host, database, tenant)
     intake = QueueIntake(memory, grant, settings.api.max_request_bytes, settings.queue.max_attempts, ensure)
     register_queue_actors(broker, intake.accept, open_letters(settings, broker))

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from afterturn_client.envelopes import TURN, TURN_ITEMS
@@ -10,13 +11,19 @@ from opentelemetry.trace import SpanKind
 from producers import metrics
 from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import INTERNAL, describe_error, error_to_wire
-from producers.queue.messages import Published, read_message
+from producers.queue.messages import Envelope, MessageArguments, Published, read_message
 from producers.service.memory import MemoryFacade
+from producers.service.recall_coordinator import RecallJobBody
+from producers.service.turns import TurnBody
+from producers.turns.requests import AfterTurnBody
 from store.authority import act_as_service
 from store.database_outage import may_pass
 from store.errors import QuotaExceeded
 from store.tenancy.keys import Grant
 from store.tracing import trace_operation
+
+#: The bodies of messages.
+BODIES = (TurnBody, AfterTurnBody, RecallJobBody)
 
 
 class TryAgain(Exception):
@@ -35,6 +42,27 @@ class Rejection:
     code: str
     message: str
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def reject(error: Exception) -> Rejection:
+    """Count and return the rejection of a message for this error; names that its publisher chose are not in it."""
+    metrics.QUEUE_MESSAGES.labels("rejected").inc()
+    told = describe_error(Invalid(*map(_hide_names, error.problems)) if isinstance(error, Invalid) else error)
+    return Rejection(told["code"], told["message"], told["details"])
+
+
+def _hide_names(problem: FieldProblem) -> FieldProblem:
+    """Return the problem with a path in which only names of our own fields stand, and numbers."""
+    steps = (step if step.isdigit() or step in _list_field_names() else "?" for step in problem.field.split("."))
+    return FieldProblem(".".join(steps) if problem.field else "", problem.problem)
+
+
+@cache
+def _list_field_names() -> frozenset[str]:
+    """Return the names of all fields that a message may have."""
+    schemas = [model.model_json_schema() for model in (MessageArguments, Envelope, *BODIES)]
+    every = [part for schema in schemas for part in (schema, *schema.get("$defs", {}).values())]
+    return frozenset(name for part in every for name in part.get("properties", ()))
 
 
 @dataclass(slots=True)
@@ -72,9 +100,7 @@ class QueueIntake:
             if passing or self._has_attempts_left(error, failures):
                 metrics.QUEUE_MESSAGES.labels("retried").inc()
                 raise TryAgain(type(error).__name__, counts=not passing) from None
-            metrics.QUEUE_MESSAGES.labels("rejected").inc()
-            told = describe_error(error)
-            return Rejection(told["code"], told["message"], told["details"])
+            return reject(error)
         metrics.QUEUE_MESSAGES.labels("accepted").inc()
         return None
 

@@ -2,6 +2,8 @@
 
     <queue's prefix>:dead         a hash: message id -> the letter's JSON
     <queue's prefix>:dead.times   a sorted set of their ids, by when they died (epoch milliseconds)
+    <queue's prefix>:dead.bodies  a hash: message id -> its content, where it is kept
+    <queue's prefix>:dead.bytes   how many bytes these contents have
 
 A publisher's user can access neither. Without `keep_content` a letter holds no text of its message, so it cannot be
 replayed.
@@ -9,7 +11,7 @@ replayed.
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -17,9 +19,39 @@ import redis
 
 from producers.queue.acceptance import Rejection
 
-#: The most dead letters of a queue; beyond it, the oldest are deleted.
-MOST_LETTERS = 10_000
+#: The most dead letters of a queue, and the most bytes of their contents; beyond either, the oldest are deleted.
+MOST_LETTERS, MOST_BYTES = 10_000, 67_108_864
 DAY_MS = 86_400_000
+
+_DROP = """
+local function drop(id)
+    local size = redis.call('hstrlen', KEYS[3], id)
+    if size > 0 then redis.call('decrby', KEYS[4], size) end
+    redis.call('hdel', KEYS[3], id)
+    redis.call('hdel', KEYS[1], id)
+    redis.call('zrem', KEYS[2], id)
+end
+"""
+#: KEYS: letters, times, bodies, bytes; ARGV: the ids.
+DROP = f"""{_DROP}
+for _, id in ipairs(ARGV) do drop(id) end
+"""
+#: KEYS as above; ARGV: the most letters and bytes, id, when it died, letter, and its content where it is kept.
+PUT = f"""{_DROP}
+drop(ARGV[3])
+redis.call('hset', KEYS[1], ARGV[3], ARGV[5])
+redis.call('zadd', KEYS[2], ARGV[4], ARGV[3])
+if ARGV[6] then
+    redis.call('hset', KEYS[3], ARGV[3], ARGV[6])
+    redis.call('incrby', KEYS[4], #ARGV[6])
+end
+while redis.call('zcard', KEYS[2]) > tonumber(ARGV[1])
+    or tonumber(redis.call('get', KEYS[4]) or '0') > tonumber(ARGV[2]) do
+    local oldest = redis.call('zrange', KEYS[2], 0, 0)[1]
+    if not oldest then break end
+    drop(oldest)
+end
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +66,7 @@ class DeadLetter:
     code: str
     message: str
     details: dict[str, Any] = field(default_factory=dict)
-    body: str | None = field(default=None, repr=False)
+    content_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +78,24 @@ class DeadLetters:
     keep_content: bool = False
     days: float = 30.0
 
-    def put(self, message_id: str, queue: str, raw: bytes, attempts: int, why: Rejection) -> None:
-        """Store a letter, once by its id, and prune the queue's letters."""
+    def put(
+        self, message_id: str, queue: str, raw: bytes, attempts: int, why: Rejection, *, size: int | None = None
+    ) -> None:
+        """Store a letter, once by its id, and prune the queue's letters; `size`: of a message too large to be held."""
         now = time.time_ns() // 1_000_000
-        kept = raw.decode("utf-8", errors="replace") if self.keep_content else None
+        kept = [bytes(raw)] if self.keep_content and size is None else []
         told = (why.code, why.message, dict(why.details))
-        letter = DeadLetter(message_id, queue, now, len(raw), attempts, *told, kept)
-        with self.client.pipeline() as pipeline:
-            pipeline.hset(self._letters_key, message_id, orjson.dumps(asdict(letter)))
-            pipeline.zadd(self._times_key, {message_id: now})
-            pipeline.execute()
+        letter = asdict(DeadLetter(message_id, queue, now, size or len(raw), attempts, *told))
+        del letter["content_kept"]
+        limits = MOST_LETTERS, MOST_BYTES
+        self.client.eval(PUT, 4, *self._keys, *limits, message_id, now, orjson.dumps(letter), *kept)
         self.prune(now)
 
     def prune(self, now_ms: int) -> int:
-        """Delete letters older than `days`, and the oldest beyond MOST_LETTERS; return how many were deleted."""
-        with self.client.pipeline() as pipeline:
-            pipeline.zrangebyscore(self._times_key, "-inf", now_ms - self.days * DAY_MS)
-            pipeline.zrange(self._times_key, 0, -MOST_LETTERS - 1)
-            gone = {bytes(one).decode() for some in pipeline.execute() for one in some}
-        self.drop([*gone])
-        return len(gone)
+        """Delete letters older than `days`; return how many were deleted."""
+        found: Any = self.client.zrangebyscore(self._times_key, "-inf", now_ms - self.days * DAY_MS)
+        self.drop([bytes(one).decode() for one in found])
+        return len(found)
 
     def count(self) -> int:
         """Return how many letters there are."""
@@ -73,36 +103,41 @@ class DeadLetters:
         return int(found)
 
     def list(self) -> Sequence[DeadLetter]:
-        """Return all letters, the oldest first."""
-        found: Any = self.client.hvals(self._letters_key)
-        return sorted((DeadLetter(**orjson.loads(one)) for one in found), key=lambda letter: letter.died_ms)
+        """Return all letters, the oldest first, without their contents."""
+        letters, _, bodies, _ = self._keys
+        with self.client.pipeline() as pipeline:
+            pipeline.hvals(letters)
+            pipeline.hkeys(bodies)
+            found, kept = pipeline.execute()
+        known = {bytes(one).decode() for one in kept}
+        read = [DeadLetter(**orjson.loads(one)) for one in found]
+        whole = [replace(one, content_kept=one.message_id in known) for one in read]
+        return sorted(whole, key=lambda letter: letter.died_ms)
 
     def replay(self, letter: DeadLetter) -> bool:
         """Put a letter back at the end of its queue, with a fresh attempt budget; False without its content."""
-        if letter.body is None:
+        body: Any = self.client.hget(self._keys[2], letter.message_id)
+        if body is None:
             return False
         key = f"{self.prefix}:{letter.queue}"
         with self.client.pipeline() as pipeline:
-            pipeline.hset(f"{key}.msgs", letter.message_id, letter.body)
+            pipeline.hset(f"{key}.msgs", letter.message_id, body)
             pipeline.hdel(f"{key}.attempts", letter.message_id)
             pipeline.hdel(f"{key}.failures", letter.message_id)
             pipeline.rpush(key, letter.message_id)
-            pipeline.hdel(self._letters_key, letter.message_id)
-            pipeline.zrem(self._times_key, letter.message_id)
+            pipeline.eval(DROP, 4, *self._keys, letter.message_id)
             pipeline.execute()
         return True
 
     def drop(self, message_ids: Sequence[str]) -> None:
         """Delete letters."""
         if message_ids:
-            with self.client.pipeline() as pipeline:
-                pipeline.hdel(self._letters_key, *message_ids)
-                pipeline.zrem(self._times_key, *message_ids)
-                pipeline.execute()
+            self.client.eval(DROP, 4, *self._keys, *message_ids)
 
     @property
-    def _letters_key(self) -> str:
-        return f"{self.prefix}:dead"
+    def _keys(self) -> tuple[str, str, str, str]:
+        letters = f"{self.prefix}:dead"
+        return letters, self._times_key, f"{letters}.bodies", f"{letters}.bytes"
 
     @property
     def _times_key(self) -> str:

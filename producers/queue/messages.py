@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.bodies import parse_body
+from producers.service.json_values import limit_json_now
 from producers.turns.message_times import read_time
 from store.authority import EPOCH, read_epoch
 from store.tracing import read_traceparent
@@ -65,6 +66,7 @@ def read_message(raw: bytes, most_bytes: int) -> Published:
     """Return the content of a message. Raises Invalid, TooLarge."""
     if len(raw) > most_bytes:
         raise TooLarge("message", "max_request_bytes", most_bytes)
+    limit_json_now(raw)
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:

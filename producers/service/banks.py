@@ -22,6 +22,8 @@ from store.tenancy.keys import Grant
 from store.tenancy.spaces import Space
 from store.text.word_rules import AUTO, NONE, supported_languages
 
+NOT_PRIVATE = "this queue does not reach this bank of a user or an agent (queue.private_banks)"
+
 
 def _parse_language(code: str) -> str:
     known = (AUTO, NONE, *supported_languages())
@@ -131,7 +133,7 @@ async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
     """Return the whole name of the bank that a key's holder names. Raises PermissionDenied, Invalid if too long."""
     space = grant.space
     if not (grant.allows(bank) or (space.prefix and grant.allows(bank.removeprefix(space.prefix)))):
-        raise PermissionDenied("this key does not reach this bank")
+        raise PermissionDenied("this key does not reach this bank" if grant.private_banks else NOT_PRIVATE)
     return fit_name(await banks.resolve(grant.host_id, space, bank))
 
 

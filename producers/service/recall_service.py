@@ -64,7 +64,7 @@ class RecallService:
         if user is None:
             raise Invalid(FieldProblem("across_banks", "say whose banks: user_id"))
         banks = await self._dependencies.banks.of_user(grant.host_id, grant.space, user, names=listable_names(grant))
-        return {"user_id": user, "banks": banks}
+        return {"user_id": user, "banks": [bank for bank in banks if grant.allows(bank)]}
 
     async def _resolve_bank(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
         """Return the whole name of the question's bank, and the gateway target to search, if any."""

@@ -21,7 +21,7 @@ from store.errors import NotFound
 from store.schema import API_KEY, ERASURE, HOST
 from store.tenancy.hosts import ADD_HOST, ensure_host, require_tenant_name
 from store.tenancy.recent_answers import RecentAnswers
-from store.tenancy.spaces import Space
+from store.tenancy.spaces import Space, parse_space
 from store.tenancy.tokens import is_well_formed, new_token
 
 #: Seconds for which an answer is cached: a revoked key works at most that much longer.
@@ -91,6 +91,8 @@ class Grant:
     agent: str | None = None
     curate: bool = False
     own_key: str | None = field(default=None, repr=False, compare=False)
+    #: Whether a holder without a user and an agent reaches the private banks of users and agents.
+    private_banks: bool = True
     #: Whether the key has a row here, whose end is read again at every write.
     stored: bool = field(default=False, compare=False)
     #: When a token of an issuer was made: the erasure of its user ends it.
@@ -108,7 +110,7 @@ class Grant:
 
     def allows(self, bank: str) -> bool:
         """Return whether the key reaches this bank."""
-        return self.banks is None or bank in self.banks
+        return (self.banks is None or bank in self.banks) and (self.private_banks or not parse_space(bank).prefix)
 
 
 @dataclass(frozen=True, slots=True)

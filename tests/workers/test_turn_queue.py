@@ -75,16 +75,16 @@ class Queue:
         return int(self.client.hlen(f"{self.prefix}:turns.msgs"))
 
     @contextmanager
-    def worker(self, accept: Callable[..., Any]) -> Iterator[None]:
-        broker = TurnQueueBroker(self.url, self.prefix, 3.0)
+    def worker(self, accept: Callable[..., Any], threads: int = 2) -> Iterator[TurnQueueBroker]:
+        broker = TurnQueueBroker(self.url, self.prefix, 3.0, 1 << 20)
         register_queue_actors(broker, accept, self.letters)
-        worker = build_queue_worker(broker, 2)
+        worker = build_queue_worker(broker, threads)
         loop = EventLoopThread(logging.getLogger("turn-queue"))
         loop.start(timeout=60)
         set_event_loop_thread(loop)
         worker.start()
         try:
-            yield
+            yield broker
         finally:
             worker.stop()
             set_event_loop_thread(None)
@@ -139,7 +139,7 @@ def test_attempts_of_a_message_are_no_failures_of_one_whose_name_is_longer_or_sh
 
 def test_the_pause_before_the_next_attempt_grows_whatever_failed(queue: Queue) -> None:
     queue.publish("1")
-    broker = TurnQueueBroker(queue.url, queue.prefix, 3.0)
+    broker = TurnQueueBroker(queue.url, queue.prefix, 3.0, 1 << 20)
     consumer = broker.consume("turns")
     for nth, counts in enumerate((False, True, False)):
         message = next(consumer)
@@ -177,10 +177,11 @@ def test_what_is_never_accepted_is_a_dead_letter_with_its_reason_and_no_content(
         wait_until(lambda: queue.left() == 0, "the message is judged")
     [letter] = queue.letters.list()
     assert (letter.queue, letter.attempts, letter.code, letter.message) == ("turns", 2, NEVER.code, NEVER.message)
-    assert letter.body is None
+    assert letter.content_kept is False
     kept = queue.client.hgetall(f"{queue.prefix}:dead")
     assert kept
     assert MARK.encode() not in b"".join(kept.values())
+    assert queue.client.exists(f"{queue.prefix}:dead.bodies") == 0
 
 
 @pytest.mark.parametrize("by", ["a new letter", "the worker, without one"])

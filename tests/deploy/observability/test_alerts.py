@@ -32,6 +32,7 @@ WELL: dict[str, tuple[float, float]] = {
     'afterturn_ledger_rows{stage="gateway",status="dead"}': (0, 0),
     'afterturn_stage_workers{stage="gateway"}': (2, 0),
     "afterturn_queue_dead_letters": (0, 0),
+    'afterturn_consumers_stopped{of="turn queues"}': (0, 0),
     'mcp_memory_tool_calls_total{tool="memory_search",code="OK"}': (0, 60),
     'mcp_memory_tool_calls_total{tool="memory_search",code="INVALID_ARGUMENT"}': (0, 6),
     'mcp_memory_tool_calls_total{tool="memory_search",code="INTERNAL_ERROR"}': (1, 0),
@@ -116,6 +117,10 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float] | None], dict[str, str]]] 
         {"process": "api"},
     ),
     "AfterturnClaimsOverdue": ({'afterturn_claim_overdue_seconds{stage="gateway"}': (121, 0)}, {"stage": "gateway"}),
+    "AfterturnConsumersStopped": (
+        {'afterturn_consumers_stopped{of="turn queues"}': (1, 0)},
+        {"of": "turn queues"},
+    ),
     "AfterturnNotificationsFail": ({'afterturn_rings_total{outcome="failed"}': (0, 1)}, {}),
 }
 #: What a fast burn of the error budget is, too.

@@ -2,11 +2,13 @@
 
 import json
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from afterturn_client.envelopes import RECALL, TURN, TURN_ITEMS, wrap_event
 
+from deploy.settings import Settings
+from deploy.worker.turn_queues import build_queue_grant
 from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
 from producers.service.recall_coordinator import RecallCoordinator
 from store import identity
@@ -89,6 +91,59 @@ async def is_counted(world: World, tenant: Tenant, error: Exception, failures: i
     except TryAgain as again:
         return again.counts
     return None
+
+
+@pytest.mark.law("L6")
+async def test_a_publisher_reaches_no_private_bank_without_the_right(world: World, ana: Tenant) -> None:
+    settings = {"queue": {"tenants": {"plain": ana.host, "trusted": ana.host}, "private_banks": ["trusted"]}}
+    chosen = Settings.model_validate(settings)
+    plain, trusted = intake_of(world, ana), intake_of(world, ana)
+    plain.grant, trusted.grant = (build_queue_grant(chosen, name, ana.host) for name in ("plain", "trusted"))
+    said = [{"type": "message", "role": "user", "content": "hello"}]
+    for bank in ("~ann/notes", "@planner/notes"):
+        items = {"bank": bank, "session_id": "s", "turn_id": "1", "input_items": said}
+        for raw in (
+            message("hello", bank=bank, user_id="ann"),
+            wrap_event(TURN_ITEMS, items, "x").body,
+            wrap_event(RECALL, {"bank": bank, "query": "hello"}, "x").body,
+        ):
+            rejection = await plain.accept(raw, 0)
+            assert isinstance(rejection, Rejection)
+            assert (rejection.code, "queue.private_banks" in rejection.message) == ("PERMISSION_DENIED", True)
+        assert await trusted.accept(message("hello", bank=bank, user_id="ann"), 0) is None
+    shared = message("hello", bank="b", user_id="ann")
+    assert await plain.accept(shared, 0) is None
+    across = wrap_event(RECALL, {"query": "hello", "user_id": "ann", "across_banks": True}, "x")
+    assert await plain.accept(across.body, 0) is None
+    host = identity.host_id(ana.host)
+    job = await world.memory.recalls.recall_job(Grant(uuid4(), host, None, write=True), UUID(across.event_id))
+    assert set(job.banks) == {"b"}
+
+
+@pytest.mark.law("L7")
+@pytest.mark.parametrize("at", ["the turn", "a message", "its metadata"])
+async def test_names_that_a_publisher_chose_are_in_no_rejection(world: World, ana: Tenant, at: str) -> None:
+    said: dict[str, Any] = {"role": "user", "content": "hello"}
+    more: dict[str, Any] = {}
+    match at:
+        case "the turn":
+            more = {"zq41 heron": 1, "zq41.heron": 1}
+        case "a message":
+            said["zq41 heron"] = 1
+        case _:
+            more = {"metadata": {"zq41 heron": 1}}
+    data = {"bank": "b", "session_id": "s", "turn_id": "1", "messages": [said], **more}
+    rejection = await intake_of(world, ana).accept(wrap_event(TURN, data, "x").body, 0)
+    assert isinstance(rejection, Rejection)
+    assert rejection.code == "INVALID_ARGUMENT"
+    assert ("zq41" in str(rejection), "heron" in str(rejection), "?" in rejection.message) == (False, False, True)
+
+
+@pytest.mark.law("L7")
+async def test_a_message_of_many_values_is_refused_before_it_is_parsed(world: World, ana: Tenant) -> None:
+    rejection = await intake_of(world, ana).accept(b"[" + b"[]," * 300_000 + b"[]]", 0)
+    assert isinstance(rejection, Rejection)
+    assert "JSON values" in rejection.message
 
 
 @pytest.mark.law("L11")

@@ -1,6 +1,7 @@
 """`afterturn bench attacks`: makes each attack on a private stack, and measures another tenant meanwhile."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -12,7 +13,7 @@ import httpx
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from deploy.lab.bench.attacks import connections, contents, floods, values
+from deploy.lab.bench.attacks import connections, contents, floods, queues, values
 from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
@@ -31,7 +32,10 @@ from store.database import Database
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 
-ENVIRONMENT = {"AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS)}
+ENVIRONMENT = {
+    "AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS),
+    "AFTERTURN_QUEUE__TENANTS": json.dumps({queues.QUEUE: queues.TENANT}),
+}
 #: The victim has recovered when its last WELL_S seconds met the targets; the longest wait for that is RECOVERY_S.
 WELL_S, RECOVERY_S = 1.5, 25.0
 MIB = 1024 * 1024
@@ -42,6 +46,7 @@ SIZE = text("select pg_database_size(current_database())")
 ATTACKS: Sequence[Attack] = (
     *connections.ATTACKS,
     *values.ATTACKS,
+    *queues.ATTACKS,
     *floods.ATTACKS,
     *contents.ATTACKS,
 )

@@ -1,0 +1,108 @@
+"""Consumers of a broker that is away or refuses writes: one log line when they stop, one when they go on.
+
+dramatiq logs each attempt of each consumer as critical, several a second. `is_news` keeps these lines out of the log;
+the gauge `afterturn_consumers_stopped` shows the state.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import structlog
+from dramatiq.broker import Consumer, MessageProxy
+from dramatiq.errors import ConnectionClosed
+
+from producers.notifications import FAULTS, name_fault
+from workers.metrics import CONSUMERS_STOPPED
+
+log = structlog.get_logger(__name__)
+
+#: First words of what dramatiq logs at every attempt, by the name of its loggers.
+REPEATED = {
+    "dramatiq.worker.ConsumerThread": (
+        "Consumer encountered a connection error",
+        "Restarting consumer in",
+        "Failed to post_process_message",
+    )
+}
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Return False for a line that dramatiq logs at every attempt at a broker that is away; for a handler of logs."""
+    found = (lines for name, lines in REPEATED.items() if record.name.startswith(name))
+    return not any(str(record.msg).startswith(line) for lines in found for line in lines)
+
+
+@dataclass(slots=True)
+class ConsumerFaults:
+    """Which consumers of one broker have stopped; `of`: what the broker carries, for the gauge and the log."""
+
+    of: str
+    _stopped: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, queue: str, error: BaseException) -> None:
+        """Note that the consumer of a queue stopped."""
+        with self._lock:
+            if not self._stopped:
+                log.error("consumers_stopped", of=self.of, error=name_fault(error))
+                CONSUMERS_STOPPED.labels(self.of).inc()
+            self._stopped.add(queue)
+
+    def end(self, queue: str) -> None:
+        """Note that the consumer of a queue works."""
+        if queue not in self._stopped:
+            return
+        with self._lock:
+            self._stopped.discard(queue)
+            if not self._stopped:
+                log.info("consumers_work", of=self.of)
+                CONSUMERS_STOPPED.labels(self.of).dec()
+
+
+class WatchedConsumer(Consumer):
+    """A consumer whose errors of the broker are noted, and raised as ConnectionClosed: dramatiq then tries again."""
+
+    def __init__(self, inner: Consumer, queue: str, faults: ConsumerFaults) -> None:
+        """Keep the consumer."""
+        self._inner, self._queue, self._faults = inner, queue, faults
+
+    def __next__(self) -> MessageProxy | None:
+        """Return the next message, or None."""
+        try:
+            message: MessageProxy | None = next(self._inner)
+        except FAULTS as error:
+            raise self._stop(error) from None
+        self._faults.end(self._queue)
+        return message
+
+    def ack(self, message: MessageProxy) -> None:
+        """Acknowledge a message."""
+        try:
+            self._inner.ack(message)
+        except FAULTS as error:
+            raise self._stop(error) from None
+
+    def nack(self, message: MessageProxy) -> None:
+        """Put a message back."""
+        try:
+            self._inner.nack(message)
+        except FAULTS as error:
+            raise self._stop(error) from None
+
+    def requeue(self, messages: Iterable[MessageProxy]) -> None:
+        """Put messages back that were not begun."""
+        try:
+            self._inner.requeue(messages)
+        except FAULTS as error:
+            raise self._stop(error) from None
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._inner.close()
+
+    def _stop(self, error: BaseException) -> ConnectionClosed:
+        cause = error.args[0] if isinstance(error, ConnectionClosed) and error.args else error
+        self._faults.begin(self._queue, cause if isinstance(cause, BaseException) else error)
+        return ConnectionClosed(cause)  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
