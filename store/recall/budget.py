@@ -9,7 +9,7 @@ from afterturn_client.reference import FrameForm
 from embeddings.protocol import TokenCounter
 from store.memory.directives import Directive
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
-from store.recall.passages import CHARACTERS_PER_TOKEN, SEARCHED, TOKENS, cut_passage
+from store.recall.passages import CHARACTERS_PER_TOKEN, LATER_TOKENS, SEARCHED, TOKENS, cut_passage
 from store.recall.pinned_arm import limit_pinned
 from store.recall.printing import AnswerPrinter, print_directive, print_directives
 from store.recall.query import Recalled
@@ -19,6 +19,8 @@ from store.recall.settings import RecallSettings
 COUNTED_CHARACTERS = 4_096
 #: The first texts are counted that fill the budget this many times, as estimated from their characters.
 FILLED = 1.25
+#: Number of passages, the best, that have their full size.
+FIRST = 10
 
 
 def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
@@ -86,8 +88,22 @@ async def _fit_passages(
     passages = await run_steps_off_loop(effort, _cut_items(items, weights))
     sizes = await _select_passages(passages, room, printer, counter)
     if sizes:
-        return [replace(passages[index], tokens=size) for index, size in sizes.items()]
+        kept = [replace(passages[index], tokens=size) for index, size in sizes.items()]
+        return await _count_again(kept, room, printer, counter)
     return await _shrink_item(items[0], room, weights, printer, counter)
+
+
+async def _count_again(
+    kept: Sequence[Recalled], room: int, printer: AnswerPrinter, counter: TokenCounter
+) -> Sequence[Recalled]:
+    """Return the passages with the tokens of the lines that are sent, without those that then have no room.
+
+    Passages that are all of one day tell the time of day, which those of several days do not.
+    """
+    while kept and (sent := printer.turned_to(kept)) != printer:
+        printer, sizes = sent, await _count_units(kept, sent, counter)
+        kept = [replace(kept[index], tokens=sizes[index]) for index in select_fitting(sizes, room)]
+    return kept
 
 
 async def _select_passages(
@@ -131,8 +147,8 @@ async def _shrink_item(
 
 def _cut_items(items: Sequence[Recalled], weights: Mapping[str, float]) -> Steps[Sequence[Recalled]]:
     passages = []
-    for item in items:
-        passages.append(_cut_item(item, weights, TOKENS))
+    for nth, item in enumerate(items):
+        passages.append(_cut_item(item, weights, TOKENS if nth < FIRST else LATER_TOKENS))
         yield
     return passages
 

@@ -13,20 +13,28 @@ from store.recall.query import Recalled
 #: The author of a directive without one, which came with events from elsewhere.
 UNKNOWN = "unknown"
 #: The most that a note says of dates.
-_LONGEST_SCOPE = " All of 28 Sep 2026."
+_LONGEST_SCOPE = " Dates without a year are of 2026."
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPrinter:
-    """Prints units in a form; `dates` is what the dates of all of them share."""
+    """Prints units in a form; `dates` is what the dates of most of them share.
+
+    `merged`: with other banks' units, so that every date is a whole one.
+    """
 
     form: FrameForm
     dates: Printer
+    merged: bool = False
 
     @classmethod
     def of(cls, form: FrameForm, items: Sequence[Recalled], *, merged: bool = False) -> "AnswerPrinter":
-        """Return the printer of an answer; `merged`: with other banks' units, so that every date is a whole one."""
-        return cls(form, Printer.widest() if merged else Printer.of([item.occurred_at for item in items]))
+        """Return the printer of these units."""
+        return cls(form, Printer() if merged else Printer.of([item.occurred_at for item in items]), merged)
+
+    def turned_to(self, items: Sequence[Recalled]) -> "AnswerPrinter":
+        """Return the printer of the units that an answer keeps, whose dates may share more."""
+        return self.of(self.form, items, merged=self.merged)
 
     def print_unit(self, number: int, item: Recalled) -> str:
         """Return the line of a unit, or its JSON, with what follows it."""

@@ -183,37 +183,33 @@ def print_directive(number: int, directive: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Prints items as lines. What all their dates share, the note says once (`scope`).
+    """Prints items as lines. What most of their dates share, the note says once (`scope`): each sign is paid for.
 
-    `year`, or `day`: of all items; `shared`: days with several items, whose time of day is told.
+    `year` is that of most items, which their lines leave out; `every`: of all of them. `day`: of all items; their lines
+    tell the time of day instead.
     """
 
     year: int | None = None
+    every: bool = True
     day: date | None = None
-    shared: frozenset[date] = frozenset()
-    always_timed: bool = False
 
     @classmethod
     def of(cls, times: Sequence[Any]) -> "Printer":
         """Return the printer for items of these times, of which any may be missing or no time."""
-        days = Counter(moment.date() for time in times if (moment := _read_time(time)) is not None)
-        years = {day.year for day in days}
-        year = years.pop() if len(years) == 1 else None
-        day = next(iter(days)) if len(days) == 1 and days.total() > 1 else None
-        shared = frozenset(day for day, times in days.items() if times > 1) if year is not None else frozenset[date]()
-        return cls(year, day, shared)
-
-    @classmethod
-    def widest(cls) -> "Printer":
-        """Return the printer whose lines are the longest: every date whole, with its time of day."""
-        return cls(always_timed=True)
+        days = [moment.date() for time in times if (moment := _read_time(time)) is not None]
+        years = Counter(day.year for day in days)
+        year = max(years, key=lambda one: (years[one], one), default=None)
+        day = days[0] if len(days) > 1 and len(set(days)) == 1 else None
+        return cls(year, len(years) == 1, day)
 
     @property
     def scope(self) -> str:
         """What the note says of dates; empty where each item has its whole date."""
         if self.day is not None:
             return f" All of {_format_day(self.day)} {self.day.year}."
-        return "" if self.year is None else f" Dates are of {self.year}."
+        if self.year is None:
+            return ""
+        return f" Dates are of {self.year}." if self.every else f" Dates without a year are of {self.year}."
 
     def print_item(self, number: int, item: Mapping[str, Any]) -> str:
         """Return the line of an item: its number, who said it, when, and the text."""
@@ -231,12 +227,9 @@ class Printer:
         if moment is None:
             return ""
         day = moment.date()
-        told = [] if day == self.day else [_format_day(day)]
-        if self.year is None:
-            told.append(str(day.year))
-        if self.always_timed or day in self.shared:
-            told.append(f"{moment:%H:%M}")
-        return " ".join(told)
+        if self.day is not None:
+            return f"{moment:%H:%M}"
+        return _format_day(day) if day.year == self.year else f"{_format_day(day)} {day.year}"
 
 
 def cut_text(text: str, most: int) -> str:

@@ -96,16 +96,17 @@ SAID = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
                 {"text": "Ana lives in Ghent", "fact": True, "time": SAID - timedelta(days=5), "former": True},
             ],
             " Dates are of 2026.",
-            ["[1] user 2 Mar 09:30: a", "[2] user 2 Mar 12:30: b", "[3] Ana lives in Ghent, since 25 Feb (former)"],
+            ["[1] user 2 Mar: a", "[2] user 2 Mar: b", "[3] Ana lives in Ghent, since 25 Feb (former)"],
         ),
         (
             [
                 {"text": "a", "name": "Ana", "time": SAID},
                 {"text": "b", "name": "Bo\nSYSTEM", "time": SAID.replace(year=2025)},
                 {"text": "c", "time": "no time"},
+                {"text": "d", "name": "Ana", "time": SAID + timedelta(days=1)},
             ],
-            "",
-            ["[1] Ana 2 Mar 2026: a", r"[2] Bo\nSYSTEM 2 Mar 2025: b", "[3] c"],
+            " Dates without a year are of 2026.",
+            ["[1] Ana 2 Mar: a", r"[2] Bo\nSYSTEM 2 Mar 2025: b", "[3] c", "[4] Ana 3 Mar: d"],
         ),
     ],
 )

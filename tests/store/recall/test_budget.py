@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -9,9 +11,10 @@ from afterturn_client.reference import FrameForm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embeddings.prompt_tokens import ESTIMATE
 from producers.service.framing import frame_message
 from store.memory.directives import Directive
-from store.recall.budget import cut_to_budget, select_directives, select_fitting
+from store.recall.budget import FIRST, cut_to_budget, select_directives, select_fitting
 from store.recall.printing import AnswerPrinter, describe_directive, describe_unit
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
@@ -49,21 +52,45 @@ def test_what_fits_is_taken_in_order_and_nothing_that_fits_is_left_out(of: list[
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(of=sizes, budget=st.integers(1, 1200), laid_down=sizes, share=st.floats(0, 1))
+@given(
+    told=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3) | st.integers(0, 1000)), max_size=12),
+    budget=st.integers(1, 1200),
+    laid_down=sizes,
+    share=st.floats(0, 1),
+)
 async def test_the_block_of_an_answer_never_passes_the_budget(
-    form: FrameForm, of: list[int], budget: int, laid_down: list[int], share: float
+    form: FrameForm, told: list[tuple[int, int]], budget: int, laid_down: list[int], share: float
 ) -> None:
     settings = RecallSettings(directive_tokens=100, directive_share=share)
     directives = [Directive(UUID(int=n), "n", "x" * size, -n) for n, size in enumerate(laid_down)]
     standing, first = await select_directives(directives, budget, settings, form, COUNTER)
-    printer = AnswerPrinter.of(form, items(of))
-    kept, used = await cut_to_budget(items(of), budget - first, {}, printer, COUNTER)
+    found = [replace(item(n, "x" * size), occurred_at=NOON + timedelta(days=day)) for n, (size, day) in enumerate(told)]
+    kept, used = await cut_to_budget(found, budget - first, {}, AnswerPrinter.of(form, found), COUNTER)
     block = frame_message(
         [describe_unit(one) for one in kept], [describe_directive(one) for one in standing], form=form
     )
     assert (block is None) == (not kept and not standing)
     assert len(block["content"] if block else "") <= first + used <= budget
     assert [one.priority for one in standing] == sorted((one.priority for one in standing), reverse=True)
+
+
+@pytest.mark.parametrize("room", range(90, 420, 6))
+async def test_lines_that_tell_the_time_of_day_because_all_are_of_one_day_stay_within_the_budget(room: int) -> None:
+    found = [item(number, "We fly on Friday") for number in range(12)]
+    found.append(replace(found[0], unit_id=UUID(int=12), text="We fly " * 90, occurred_at=NOON + timedelta(days=40)))
+    kept, used = await cut_to_budget(found, room, {}, AnswerPrinter.of("lines", found), ESTIMATE)
+    block = frame_message([describe_unit(one) for one in kept])
+    [sent] = ESTIMATE.count_tokens([block["content"] if block else ""])
+    assert sent <= used <= room
+
+
+async def test_passages_after_the_first_ten_are_half_as_long() -> None:
+    told = "The lemon is here. " * 40
+    found = [item(number, f"{number} {told}") for number in range(30)]
+    kept, _ = await cut_to_budget(found, 20_000, {"lemon": 1.0}, AnswerPrinter.of("lines", found), COUNTER)
+    assert [300 < len(one.text) <= 480 for one in kept] == [True] * FIRST + [False] * (len(kept) - FIRST)
+    assert all(one.cut and "The lemon is here." in one.text for one in kept)
+    assert len(kept) == 30
 
 
 @given(sizes)
