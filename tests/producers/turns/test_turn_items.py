@@ -214,10 +214,10 @@ def test_facts_are_told_as_whose_they_are_and_messages_with_speaker_and_time() -
     told = RecalledContext(facts, insights, chunks).items()[1]["content"][0]["text"].split("\n")
     assert told[2:-1] == [
         "facts:",
-        "[1] Ann (the user): lives in Ghent, since 9 Mar 00:00",
-        "[2] Bo: name is Bo, since 9 Mar 00:00",
-        "[3] the user: likes jazz, since 9 Mar 00:00",
-        "[4] another: works as a nurse, since 9 Mar 00:00",
+        "[1] Ann (the user): lives in Ghent, since 9 Mar",
+        "[2] Bo: name is Bo, since 9 Mar",
+        "[3] the user: likes jazz, since 9 Mar",
+        "[4] another: works as a nurse, since 9 Mar",
         "insights and messages:",
         "[5] Ann keeps to Ghent",
         "[6] Bo 2 Mar: hello",
