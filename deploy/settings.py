@@ -154,6 +154,12 @@ class Settings(BaseSettings):
         description="folder in which the processes of this machine share samples of metrics (default: `metrics` in "
         "`data`); set it to a memory file system where the disk is slow",
     )
+    environment: str = Field(
+        default="",
+        max_length=64,
+        description="name of the environment that this deployment is, as `production`; a service's token must name it "
+        "(claim `env`); set it with api.mcp.issuers",
+    )
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     queue: QueueSettings = Field(default_factory=QueueSettings)

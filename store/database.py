@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: every transaction is opened here, and sets its tenant before anything else."""
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import MappingProxyType
@@ -127,9 +127,18 @@ class Database:
                         yield connection
 
     @asynccontextmanager
-    async def scoped(self, host: UUID, user: UUID | None, agent: UUID | None) -> AsyncGenerator[AsyncConnection]:
-        """Open a tenant's transaction that also sees no banks of other users and other agents."""
-        scope = {"afterturn.user": str(user or ""), "afterturn.agent": str(agent or "")}
+    async def scoped(
+        self, host: UUID, user: UUID | None, agent: UUID | None, granted: Sequence[UUID] = ()
+    ) -> AsyncGenerator[AsyncConnection]:
+        """Open a tenant's transaction that sees the banks of this user and this agent, shared and `granted` ones alone.
+
+        Without a user it sees no bank of a user, without an agent no bank of an agent alone; without both, every bank.
+        """
+        scope = {
+            "afterturn.user": str(user or ""),
+            "afterturn.agent": str(agent or ""),
+            "afterturn.granted": f"{{{','.join(map(str, granted))}}}" if granted else "",
+        }
         async with self.tenant(host, scope) as connection:
             yield connection
 

@@ -44,7 +44,7 @@ from embeddings.rerank import CrossEncoder
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
-from producers.mcp.issuers import TokenIssuers, create_key_client
+from producers.issuers import TokenIssuers, create_key_client
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
@@ -152,6 +152,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         "rerank": owned.reranker_loading.wrong,
     }
     keys = Keys(owned.database)
+    issuers = TokenIssuers(keys, settings.api.mcp, owned.http, settings.environment)
     return create_app(
         MemoryFacade(_build_dependencies(settings, owned), settings.api),
         keys,
@@ -168,9 +169,9 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         settings.api,
         recorder=owned.recorder,
         operations=Operations(owned.database, owned.clock),
-        issuers=TokenIssuers(keys, settings.api.mcp, owned.http) if settings.api.mcp.issuers else None,
+        issuers=issuers if settings.api.mcp.issuers else None,
         fair=owned.fair,
-        plugin=make_store_finder(_build_plugin_parts(settings, owned), keys.authenticate),
+        plugin=make_store_finder(_build_plugin_parts(settings, owned), issuers.authenticate),
     )
 
 

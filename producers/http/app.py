@@ -51,7 +51,7 @@ def create_app(
 
     Every failure is answered as the contract says, with a request id that is also in the log. Browsers may not use it
     from other origins. The `recorder`, if there is one, records each call; `fair` schedules the calls of tenants.
-    `issuers` accept tokens for MCP beside keys. With `plugin`, it also serves the memory plugin's routes, for callers
+    `issuers` accept tokens beside keys. With `plugin`, it also serves the memory plugin's routes, for callers
     with a key.
     """
     app = FastAPI(
@@ -65,7 +65,8 @@ def create_app(
         # FastAPI's own spans and logs would record paths (with names) and error texts; ours are in request_trace.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.state.memory, app.state.keys, app.state.operations = memory, keys, operations
+    accepted = issuers or keys
+    app.state.memory, app.state.keys, app.state.operations = memory, accepted, operations
     fair = fair or FairQueue(FairnessSettings())
     app.add_middleware(CallMiddleware, settings=settings, fair=fair, recorder=recorder)
     if plugin is not None:
@@ -73,7 +74,7 @@ def create_app(
         app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair, clock=memory.clock)))
     for router in (
         *(module.router for module in (turns, recall, units, erasures, banks, lists, knowledge, memories, gateway)),
-        *((mcp.mcp_routes(memory, issuers or keys, settings),) if settings.mcp.tools.memory.enabled else ()),
+        *((mcp.mcp_routes(memory, accepted, settings),) if settings.mcp.tools.memory.enabled else ()),
         *((operator.router,) if operations is not None else ()),
         service.service_routes(health, metrics),
         documentation.page_routes(app.title, app.openapi_url or ""),

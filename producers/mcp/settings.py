@@ -142,7 +142,7 @@ class TurnMemorySettings(BaseModel):
 
 
 class IssuerSettings(BaseModel):
-    """Who else's tokens (JWTs) open /mcp: a token's `sub` is the user, its tenant is set here and by no claim."""
+    """Who else's tokens (JWTs) open the API: a token's `sub` is the user, its tenant is set here and by no claim."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -186,6 +186,22 @@ class IssuerSettings(BaseModel):
         description="what stands before a token's `sub` in the name of its user; set it where several issuers serve "
         "one tenant, to one of its own for each but one, so that their users are not taken for each other",
     )
+    host: str = Field(
+        default="",
+        max_length=256,
+        description="value that the claim `host` of its tokens must have; empty: not compared, and tokens of services "
+        "are refused; set it where a platform serves several hosts",
+    )
+    services: tuple[str, ...] = Field(
+        default=(),
+        description="list of services (claim `sid`) whose tokens are accepted, each for the agent that `agent_claim` "
+        "names; set it where agents use client credentials",
+    )
+    agent_claim: str = Field(
+        default="agentDefId",
+        min_length=1,
+        description="claim that names the agent of a token; change it to what the issuer uses",
+    )
     leeway_seconds: float = Field(
         default=30.0,
         ge=0,
@@ -220,8 +236,8 @@ class McpSettings(BaseModel):
     )
     issuers: tuple[IssuerSettings, ...] = Field(
         default=(),
-        description="list of issuers whose tokens (JWTs) open /mcp beside keys, each with `issuer`, `tenant` and "
-        "`jwks`; set it where users log in at an identity provider",
+        description="list of issuers whose tokens (JWTs) open the HTTP API and /mcp beside keys, each with `issuer`, "
+        "`tenant` and `jwks`; set it where users log in at an identity provider, or agents have tokens of their own",
     )
 
     @model_validator(mode="after")

@@ -173,6 +173,8 @@ def choose_space(grant: Grant, body: BankBody) -> Space:
     """Return the owner of a new bank. Raises PermissionDenied for another user or agent than the key's."""
     if grant.agent is not None and body.agent not in (None, grant.agent):
         raise PermissionDenied("this key makes banks of its own agent only")
+    if grant.agent is not None and grant.user is None and body.user_id is not None:
+        raise PermissionDenied("this key makes no banks of users")
     return Space(resolve_speaker(grant, body.user_id), grant.agent or body.agent)
 
 

@@ -117,13 +117,6 @@ def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
     return receipt.bank_id in {identity.bank_id(grant.host_id, name) for name in names}
 
 
-def read_scope(grant: Grant) -> tuple[UUID | None, UUID | None]:
-    """Return the ids of the user and the agent that a key is restricted to."""
-    host = grant.host_id
-    user = None if grant.user is None else identity.user_id(host, grant.user)
-    return user, None if grant.agent is None else identity.agent_id(host, grant.agent)
-
-
 def as_json(receipt: Receipt) -> dict[str, Any]:
     """Return the API's JSON of a receipt."""
     return {

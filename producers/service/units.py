@@ -12,7 +12,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import Action, require_user_erasure, require_write
 from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
-from producers.service.erasures import ErasureBody, may_see_receipt, read_scope
+from producers.service.erasures import ErasureBody, may_see_receipt
 from producers.service.fields import Text
 from producers.service.redacting import Redactor
 from producers.service.turns import limit_text
@@ -25,6 +25,7 @@ from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import ForgottenUnit
 from store.off_loop import run_off_loop
+from store.tenancy.banks import scope_of
 from store.tenancy.keys import Grant
 
 #: How long a request works on an erasure before the answer; the sweeper does the rest.
@@ -140,7 +141,9 @@ class Revisions:
 
     async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
         """Return the receipt of an erasure, done or not. Raises NotFound."""
-        receipt = await self._dependencies.erasures.receipt(grant.host_id, erasure, *read_scope(grant))
+        receipt = await self._dependencies.erasures.receipt(
+            grant.host_id, erasure, *scope_of(grant.host_id, grant.space)
+        )
         if not may_see_receipt(grant, receipt):
             raise NotFound("no such erasure")
         return receipt

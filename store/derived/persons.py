@@ -21,7 +21,7 @@ from store.derived.own_names import OWN_NAME, read_own_subjects
 from store.derived.person_queries import AROUND, OF_NAME, OF_USER, SEEN, SEEN_OF_USER, SUBJECTS
 from store.derived.said_facts import SaidFact, read_said_facts
 from store.identity import user_id
-from store.tenancy.banks import space_ids
+from store.tenancy.banks import scope_of
 from store.tenancy.spaces import Space
 from store.text.rules.facts import PASSING
 
@@ -98,7 +98,7 @@ class Persons:
         At most `limit` facts; with `history` also superseded ones, each under the fact that superseded it.
         """
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
-        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+        async with self._database.scoped(host, *scope_of(host, space)) as connection:
             user = None if key.user is None else user_id(host, key.user)
             seen = SEEN if user is None else SEEN_OF_USER
             said = await read_said_facts(connection, seen, place, user=user)

@@ -118,9 +118,16 @@ class Erasures:
                 break
         return await self.receipt(host, erasure)
 
-    async def receipt(self, host: UUID, erasure: UUID, user: UUID | None = None, agent: UUID | None = None) -> Receipt:
-        """Return the receipt of an erasure, done or not, as this user and agent may see it. Raises NotFound."""
-        async with self._database.scoped(host, user, agent) as connection:
+    async def receipt(
+        self,
+        host: UUID,
+        erasure: UUID,
+        user: UUID | None = None,
+        agent: UUID | None = None,
+        granted: Sequence[UUID] = (),
+    ) -> Receipt:
+        """Return the receipt of an erasure, done or not, as `Database.scoped` may see it. Raises NotFound."""
+        async with self._database.scoped(host, user, agent, granted) as connection:
             found = await requests.read_receipt(connection, host, erasure)
             seen = (
                 found.target_id == user if found.bank_id is None else await _sees_bank(connection, host, found.bank_id)

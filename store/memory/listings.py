@@ -37,7 +37,7 @@ from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_fa
 from store.expiry import bank_lasts, row_lasts
 from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same_bank
 from store.sql_constants import ONE, inline
-from store.tenancy.banks import space_ids
+from store.tenancy.banks import scope_of
 from store.tenancy.spaces import Space, parse_space
 
 #: Characters of a unit's text that a list shows.
@@ -294,7 +294,7 @@ class Listings:
         """
         asked = {"user": after or BEFORE_ALL, "system": identity.user_id(host, None), "limit": limit}
         narrowed = None if names is None else list(names)
-        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+        async with self._database.scoped(host, *scope_of(host, space)) as connection:
             found = await connection.execute(USERS, {"host": host, "names": narrowed, "now": self._clock(), **asked})
             users = list(found.scalars())
             owners = await connection.execute(

@@ -106,35 +106,6 @@ begin
     perform set_config('afterturn.host', v_before, true);
 end $$;
 
--- Restores the rows of pruned turns as they were, for a caller that reopens one of them.
-create or replace function afterturn.unprune(p_host uuid, p_turns uuid[]) returns void
-language plpgsql as $$
-begin
-    with back as (
-        select t.*, e.key as stage, e.value->>'status' as status, (e.value->>'attempts')::int as attempts,
-               (e.value->>'at')::timestamptz as at, e.value->>'category' as category, e.value->>'reason' as reason,
-               (e.value->>'target')::uuid as target
-          from afterturn.turn_t t, jsonb_each(t.ended) e
-         where t.host_id = p_host and t.turn_id = any (p_turns) and t.ended is not null
-    ), opened as (
-        insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
-                                        status, attempts, error_category, error_reason, next_attempt_at, accepted_at,
-                                        updated_at, target_id)
-        select b.host_id, b.stage, b.turn_id,
-               case (select s.stream from afterturn.stages() s where s.stage = b.stage)
-                   when 'session' then b.session_id when 'bank' then b.bank_id else b.turn_id end,
-               b.bank_id, b.session_id, b.turn_id, b.position, b.status, b.attempts, b.category, b.reason, b.at,
-               b.accepted_at, b.at, b.target
-          from back b
-        on conflict do nothing
-    )
-    update afterturn.pruned_turns_t c set turns = c.turns - b.turns
-      from (select b.stage, b.status, count(*) as turns from back b group by 1, 2) b
-     where c.host_id = p_host and c.stage = b.stage and c.status = b.status;
-    update afterturn.turn_t t set ended = null
-     where t.host_id = p_host and t.turn_id = any (p_turns) and t.ended is not null;
-end $$;
-
 revoke all on function afterturn.prune_ledger(uuid, uuid, timestamptz, int) from public;
 grant execute on function afterturn.prune_ledger(uuid, uuid, timestamptz, int) to afterturn_operator;
 revoke all on function afterturn.prune_late_rows(uuid, text, uuid, timestamptz, int) from public;

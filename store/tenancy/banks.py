@@ -115,15 +115,16 @@ class Banks:
         """Return the whole name of the bank that a caller of `space` means by a name.
 
         The caller's own bank of that name comes first, then the host's, if the caller may see it. Where there is
-        neither, it is the whole name of a bank of the caller's own: foreign and absent banks look the same.
+        neither, it is the whole name of a bank of the caller's own: foreign and absent banks look the same. A bank
+        that the caller's key names by its whole name is that bank.
         """
-        if not space.prefix:
+        if not space.prefix or bank in space.granted:
             return bank
         own = space.name(bank)
         if own == bank:
             return bank
         ids = {identity.bank_id(host, name): name for name in (own, bank)}
-        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+        async with self._database.scoped(host, *scope_of(host, space)) as connection:
             rows = await connection.execute(VISIBLE, {"host": host, "banks": list(ids), "now": self._clock()})
             seen = {ids[row.bank_id] for row in rows}
         return bank if bank in seen and own not in seen else own
@@ -200,7 +201,7 @@ class Banks:
             "limit": MOST_OF_USER,
             "now": self._clock(),
         }
-        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+        async with self._database.scoped(host, *scope_of(host, space)) as connection:
             found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
             return list(found.scalars())
 
@@ -217,7 +218,7 @@ class Banks:
         """Return the banks that a caller of `space` may see, by name, after `after`; of `names` alone where given."""
         arguments = {"host": host, "after": after, "limit": limit, "now": self._clock()}
         query = LIST if names is None else LIST.where(_BANK.bank_name.in_(names))
-        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+        async with self._database.scoped(host, *scope_of(host, space)) as connection:
             return [Bank(*row) for row in await connection.execute(query, arguments)]
 
     async def _create(self, host: UUID, arguments: dict[str, object]) -> str:
@@ -240,3 +241,8 @@ def space_ids(host: UUID, space: Space) -> tuple[UUID | None, UUID | None]:
     """Return the ids of a space's user and agent."""
     user = None if space.user is None else identity.user_id(host, space.user)
     return user, None if space.agent is None else identity.agent_id(host, space.agent)
+
+
+def scope_of(host: UUID, space: Space) -> tuple[UUID | None, UUID | None, list[UUID]]:
+    """Return what a transaction of a space's holder may see (`Database.scoped`): user, agent, and banks granted."""
+    return *space_ids(host, space), [identity.bank_id(host, name) for name in sorted(space.granted)]

@@ -21,7 +21,7 @@ from store.errors import NotFound
 from store.schema import API_KEY, ERASURE, HOST
 from store.tenancy.hosts import ADD_HOST, ensure_host, require_tenant_name
 from store.tenancy.recent_answers import RecentAnswers
-from store.tenancy.spaces import Space, parse_space
+from store.tenancy.spaces import Space, has_owner, parse_space
 from store.tenancy.tokens import is_well_formed, new_token
 
 #: Seconds for which an answer is cached: a revoked key works at most that much longer.
@@ -105,8 +105,8 @@ class Grant:
 
     @property
     def space(self) -> Space:
-        """The name space of the holder's own banks."""
-        return Space(self.user, self.agent)
+        """The name space of the holder's own banks, with the banks of others that the key names."""
+        return Space(self.user, self.agent, frozenset(filter(has_owner, self.banks or ())))
 
     def allows(self, bank: str) -> bool:
         """Return whether the key reaches this bank."""

@@ -11,10 +11,14 @@ from urllib.parse import quote, unquote
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A name space of banks: of a user, of an agent, of a user with an agent, or of the host."""
+    """A name space of banks: of a user, of an agent, of a user with an agent, or of the host.
+
+    `granted`: whole names of banks of others that its holder's key names, and so reaches, too.
+    """
 
     user: str | None = None
     agent: str | None = None
+    granted: frozenset[str] = frozenset()
 
     @property
     def prefix(self) -> str:
@@ -39,6 +43,11 @@ def parse_space(bank: str) -> Space:
     space = Space(unquote(user[1:]) or None, unquote(agent) or None if at else None)
     # Only the form that this service writes; a name that merely looks similar is an ordinary bank name of the host.
     return space if space.prefix == f"{owner}/" else Space()
+
+
+def has_owner(bank: str) -> bool:
+    """Return whether this is the whole name of a bank of a user or an agent."""
+    return parse_space(bank) != Space()
 
 
 def _escape_name(name: str) -> str:

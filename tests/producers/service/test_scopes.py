@@ -276,3 +276,45 @@ async def test_a_banks_language_is_changed_by_who_may_write_to_it(world: World) 
     assert (busy.status_code, busy.json()["error"]["code"]) == (409, "RESOURCE_BUSY")
     [bank] = (await ana.http.get("/api/v1/banks")).json()["banks"]
     assert (bank["language"], bank["settled"]) == ("de", False)
+
+
+async def listed(tenant: Tenant) -> list[str]:
+    return [one["bank"] for one in (await tenant.http.get("/api/v1/banks")).json()["banks"]]
+
+
+async def test_an_agent_without_a_user_reaches_its_own_and_shared_banks_and_no_users(
+    world: World, turn: dict[str, Any]
+) -> None:
+    everybody = await world.tenant()
+    planner, ana = await world.tenant(everybody.host, agent="planner"), await world.tenant(everybody.host, user="ana")
+    both = await world.tenant(everybody.host, user="ana", agent="planner")
+    for bank in ("team", "@planner/plans", "~ana/notes", "~ana@planner/steps", "@cook/menus"):
+        kept = await everybody.http.post("/api/v1/turns", json=said(turn, f"the violin of {bank}", bank=bank))
+        assert kept.status_code == 201
+    assert await listed(planner) == ["@planner/plans", "team"]
+    assert await listed(ana) == ["team", "~ana/notes", "~ana@planner/steps"]
+    assert await listed(both) == ["@planner/plans", "team", "~ana/notes", "~ana@planner/steps"]
+    for tenant, foreign in ((planner, ("~ana/notes", "~ana@planner/steps")), (ana, ("@planner/plans", "@cook/menus"))):
+        for bank in foreign:
+            assert await found(tenant, "violin", bank=bank) == []
+            late = said(turn, "the cello", bank=bank, turn_id=f"late {tenant.token}")
+            assert (await tenant.http.post("/api/v1/turns", json=late)).status_code == 201
+            assert await found(everybody, "cello", bank=bank) == []
+    made = await planner.http.post("/api/v1/banks", json={"bank": "diary", "user_id": "ana"})
+    assert made.status_code == 403
+
+
+async def test_a_key_that_names_a_bank_of_others_reaches_it_and_no_other(world: World, turn: dict[str, Any]) -> None:
+    everybody = await world.tenant()
+    for bank in ("team", "~ana/notes", "~bob/notes"):
+        await everybody.http.post("/api/v1/turns", json=said(turn, f"the violin of {bank}", bank=bank))
+    planner = await world.tenant(everybody.host, agent="planner", banks=["team", "~ana/notes", "~eve/new"])
+    assert await listed(planner) == ["team", "~ana/notes"]
+    assert await found(planner, "violin", bank="~ana/notes") == ["the violin of ~ana/notes"]
+    kept = await planner.http.post("/api/v1/turns", json=said(turn, "the cello", bank="~eve/new"))
+    assert kept.status_code == 201
+    assert await found(everybody, "cello", bank="~eve/new") == ["the cello"]
+    for bank in ("~bob/notes", "notes"):
+        assert (await planner.http.post("/api/v1/recall", json={"query": "violin", "bank": bank})).status_code == 403
+    changed = await planner.http.patch("/api/v1/banks/~ana%2Fnotes", json={"language": "de"})
+    assert changed.status_code == 403, "what others own it reads and adds to"

@@ -8,9 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.log.catalog import EventType
 from store.memory.turns import TurnStore
-from tests.store.conftest import NOON, new_host, rows, turn
+from tests.store.conftest import NOON, new_host, turn
 from tests.store.log.test_append import append, event
-from tests.store.sql.conftest import as_operator, by_owner
+from tests.store.sql.conftest import by_owner
 
 E = EventType
 SHADOW = "shadow_of_test"
@@ -149,26 +149,3 @@ async def test_rebuild_turns_makes_the_guards_what_the_log_implies(owner: AsyncC
         await by_owner(owner, rebuild, host=host)
         assert await by_owner(owner, guards) == before
         assert await by_owner(owner, "select distinct accepted_at from turn_t") == [(NOON,)]
-
-
-async def test_unprune_restores_the_rows_that_pruning_took(
-    lonely: Database, owner: AsyncConnection, host: UUID
-) -> None:
-    done = (
-        "update ledger_t set status = 'done', attempts = 2, next_attempt_at = :at, updated_at = :at returning turn_id"
-    )
-    turns = sorted({one for (one,) in await rows(lonely, host, done, at=NOON)})
-    state = "select stage, item_id, stream_id, status, attempts, updated_at, position from ledger_t order by 1, 2"
-    before = await by_owner(owner, state)
-    prune = "select looked, removed from afterturn.prune_ledger(:host, :after, now(), 100)"
-    await owner.rollback()
-    assert await as_operator(lonely, prune, host=host, after=UUID(int=0)) == [(2, len(before))]
-    assert await by_owner(owner, state) == []
-    unprune = "select afterturn.unprune(:host, cast(:turns as uuid[]))"
-    await by_owner(owner, unprune, host=host, turns=[])
-    await by_owner(owner, unprune, host=uuid4(), turns=turns)
-    assert await by_owner(owner, state) == []
-    for _ in range(2):
-        await by_owner(owner, unprune, host=host, turns=turns)
-        assert await by_owner(owner, state) == before
-        assert await by_owner(owner, "select distinct turns from pruned_turns_t") == [(0,)]

@@ -1,4 +1,4 @@
-"""Tokens of an issuer open /mcp for its users, in the tenant of the settings; what is no such token opens nothing."""
+"""Tokens of an issuer open the HTTP API and /mcp for its users and agents, in the tenant of the settings."""
 
 import base64
 import hmac
@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from starlette.responses import Response
 
+from producers import issuers
 from producers.http.routes.mcp import WELL_KNOWN
-from producers.mcp import issuers
-from producers.mcp.issuers import SigningKeys, TokenIssuers, create_key_client
+from producers.issuers import SigningKeys, TokenIssuers, create_key_client
 from producers.mcp.settings import IssuerSettings, McpSettings
 from producers.settings import ApiSettings
 from store import identity
@@ -170,7 +170,7 @@ async def test_what_is_no_token_of_the_issuer_for_here_and_now_opens_nothing(iss
         assert reply.headers["www-authenticate"] == f'Bearer error="invalid_token", {CHALLENGE}', name
     assert (await issued.call(good)).status_code == 200
     async with issued.world.client({"authorization": f"Bearer {good}"}) as client:
-        assert (await client.post("/api/v1/recall", json={"query": "x"})).status_code == 401
+        assert (await client.post("/api/v1/recall", json={"query": "x"})).status_code == 200
 
 
 async def test_a_new_key_is_found_and_an_old_one_ends(issued: Issued, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ async def test_after_an_outage_of_the_issuer_tokens_without_a_key_id_open_within
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, clock = tmp_path / "jwks.json", [1000.0]
-    monkeypatch.setattr("producers.mcp.issuers.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("producers.issuers.time.monotonic", lambda: clock[0])
     async with create_key_client() as http:
         keys = SigningKeys(str(file), http)
         for key_id in (None, "a"):
@@ -334,3 +334,81 @@ async def test_after_an_outage_of_the_issuer_tokens_without_a_key_id_open_within
         file.unlink()
         clock[0] += issuers.KEPT_S
         assert await keys.find(None) is not None, "the keys read before stay"
+
+
+PLATFORM, ENVIRONMENT, SERVICE = "01964b05-552a-7c4b-9184-6857e7f3dc5f", "staging", "com.example.agent"
+AGENT = {"sub": "client-1", "host": PLATFORM, "env": ENVIRONMENT, "sid": SERVICE, "agentDefId": "planner"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def served(postgres: TestPostgres, valkey: TestValkey, tmp_path: Path) -> AsyncIterator[Issued]:
+    """A deployment of a platform: its issuer's host, services and environment are set."""
+    key, file = new_key(), tmp_path / "jwks.json"
+    write_keys(file, a=key)
+    issuer = IssuerSettings(issuer=ISSUER, tenant=TENANT, jwks=str(file), host=PLATFORM, services=(SERVICE,))
+    settings = ApiSettings(mcp=McpSettings(resource=RESOURCE, issuers=(issuer,)))
+    async with httpx.AsyncClient() as http:
+        world = build(
+            postgres, broker_of(valkey.url, "served"), settings=settings,
+            issuers=lambda keys: TokenIssuers(keys, settings.mcp, http, ENVIRONMENT),
+        )  # fmt: skip
+        yield Issued(world, key, file)
+        await world.close()
+
+
+async def ask_everywhere(issued: Issued, token: str) -> dict[str, int]:
+    """Return the status of one call to each interface that takes tokens."""
+    async with issued.world.client({"authorization": f"Bearer {token}", "accept": "application/json"}) as client:
+        return {
+            "/mcp": (await issued.call(token)).status_code,
+            "recall": (await client.post("/api/v1/recall", json={"query": "x"})).status_code,
+            "turns": (await client.post("/api/v1/turns", json={"session_id": "s"})).status_code,
+            "banks": (await client.get("/api/v1/banks")).status_code,
+        }
+
+
+@pytest.mark.law("L6")
+async def test_a_token_of_a_service_is_its_agents_on_every_interface(served: Issued) -> None:
+    world = served.world
+    good = sign(served.key, **AGENT)
+    assert await ask_everywhere(served, good) == {"/mcp": 200, "recall": 200, "turns": 422, "banks": 200}
+    said = {"session_id": "s", "turn_id": "1", "messages": [{"role": "user", "content": "The zq77 is in the attic"}]}
+    async with world.client({"authorization": f"Bearer {good}"}) as client:
+        assert (await client.post("/api/v1/turns", json={**said, "bank": "plans77"})).status_code == 201
+        for bank in ("plans77", "@planner/plans77"):
+            found = (await client.post("/api/v1/recall", json={"query": "zq77", "bank": bank})).json()["results"]
+            assert [one["text"] for one in found] == ["The zq77 is in the attic"]
+    for other in ({**AGENT, "agentDefId": "cook"}, {"sub": "zoe", "host": PLATFORM}):
+        async with world.client({"authorization": f"Bearer {sign(served.key, **other)}"}) as client:
+            reply = await client.post("/api/v1/recall", json={"query": "zq77", "bank": "@planner/plans77"})
+            assert (reply.status_code, reply.json()["results"]) == (200, [])
+
+
+@pytest.mark.law("L6")
+async def test_a_token_that_is_not_for_this_deployment_opens_no_interface(served: Issued) -> None:
+    now = int(time.time())
+    wrong: dict[str, dict[str, Any]] = {
+        "of another tenant": {**AGENT, "host": CLAIMED},
+        "of no tenant": {**AGENT, "host": None},
+        "of another environment": {**AGENT, "env": "production"},
+        "of no environment": {**AGENT, "env": None},
+        "of another service": {**AGENT, "sid": "com.example.other"},
+        "of a service in a list": {**AGENT, "sid": [SERVICE]},
+        "of no agent": {**AGENT, "agentDefId": None},
+        "of an agent without a name": {**AGENT, "agentDefId": ""},
+        "of an agent that is a number": {**AGENT, "agentDefId": 7},
+        "expired": {**AGENT, "exp": now - 60},
+        "for others": {**AGENT, "aud": "https://other.example/mcp"},
+        "a user's of another tenant": {"host": CLAIMED},
+        "a user's of no tenant": {"host": None},
+        "a user's of another environment": {"host": PLATFORM, "env": "production"},
+    }
+    for name, claims in wrong.items():
+        seen = await ask_everywhere(served, sign(served.key, **claims))
+        assert set(seen.values()) == {401}, (name, seen)
+    as_secret = sign_with_secret(sign(served.key, **AGENT), served.file.read_bytes())
+    assert set((await ask_everywhere(served, as_secret)).values()) == {401}
+
+
+async def test_a_service_opens_nothing_where_the_settings_do_not_name_the_deployment(issued: Issued) -> None:
+    assert set((await ask_everywhere(issued, sign(issued.key, **AGENT))).values()) == {401}

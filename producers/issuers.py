@@ -1,7 +1,8 @@
-"""Authenticates tokens (JWTs) of other issuers: the issuers, users and scopes that are accepted.
+"""Authenticates tokens (JWTs) of other issuers on every HTTP interface: the issuers, users, agents and scopes accepted.
 
-The issuer decides who a user is and what its tokens may do; the tenant is that of the issuer's settings. A token that
-is not valid in every way is refused, without saying why.
+The issuer decides who a user or an agent is and what its tokens may do; the tenant is that of the issuer's settings. A
+token that names a service (`sid`) is an agent's without a user, and must be of this deployment. A token that is not
+valid in every way is refused, without saying why.
 """
 
 import asyncio
@@ -26,8 +27,9 @@ from producers.service.fields import Name
 from store import identity
 from store.authority import read_epoch
 from store.tenancy.keys import Grant, Keys
+from store.tenancy.spaces import Space
 
-log = structlog.get_logger("afterturn.mcp")
+log = structlog.get_logger("afterturn.issuers")
 
 #: Most bytes of a token, and of an issuer's key set.
 LONGEST_TOKEN, LONGEST_JWKS = 8_192, 262_144
@@ -37,6 +39,8 @@ KEPT_S, AGAIN_S, AFTER_FAILURE_S = 600.0, 10.0, 1.0
 #: Time-out for an issuer's keys, in seconds.
 TIMEOUT_S = 5.0
 REQUIRED = ["exp", "iss", "sub", "aud"]
+#: The claim that names the service that a token was issued to: without a user.
+SERVICE = "sid"
 #: Key types for signatures; shared secrets are not accepted.
 SIGNING = frozenset({"RSA", "EC", "OKP"})
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
@@ -113,10 +117,11 @@ class SigningKeys:
 class TokenIssuers:
     """The authenticator of bearer tokens: keys of this service, or tokens of the configured issuers."""
 
-    def __init__(self, keys: Keys, settings: McpSettings, http: httpx.AsyncClient) -> None:
-        """Keep keys and settings; `http` fetches the keys of issuers."""
+    def __init__(self, keys: Keys, settings: McpSettings, http: httpx.AsyncClient, environment: str = "") -> None:
+        """Keep keys and settings; `http` fetches the keys of issuers, `environment` is that of this deployment."""
         self._keys = keys
         self._settings = settings
+        self._environment = environment
         self._issuers = {one.issuer: (one, SigningKeys(one.jwks, http)) for one in settings.issuers}
         self._hosts: set[str] = set()
 
@@ -160,12 +165,33 @@ class TokenIssuers:
             if other.tenant == issuer.tenant
         )
 
-    async def _allow(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> Grant | None:
+    def _is_for_here(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> bool:
+        """Return whether the claims `host`, `env` and `sid` name this deployment.
+
+        A service's token must have all three. A user's may leave out `env`, and `host` where the issuer names none.
+        """
+        host, environment, service = (claims.get(name) for name in ("host", "env", SERVICE))
+        if service is None:
+            return (not issuer.host or host == issuer.host) and environment in (None, self._environment or environment)
+        named = bool(issuer.host and self._environment)
+        return named and (host, environment) == (issuer.host, self._environment) and service in issuer.services
+
+    def _read_holder(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> Space | None:
+        """Return the user and the agent whose token it is; None for a token of nobody."""
         try:
-            user = _NAME.validate_python(issuer.user_prefix + _NAME.validate_python(claims["sub"], strict=True))
+            subject = _NAME.validate_python(claims["sub"], strict=True)
+            told = claims.get(issuer.agent_claim)
+            agent = None if told is None else _NAME.validate_python(told, strict=True)
+            if SERVICE in claims:
+                return Space(agent=agent) if agent else None
+            user = _NAME.validate_python(issuer.user_prefix + subject)
         except ValidationError:
             return None
-        if self._is_of_another(issuer, user):
+        return None if self._is_of_another(issuer, user) else Space(user, agent)
+
+    async def _allow(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> Grant | None:
+        holder = self._read_holder(issuer, claims)
+        if holder is None or not self._is_for_here(issuer, claims):
             return None
         scopes = read_scopes(claims.get(issuer.scope_claim))
         if issuer.read_scope not in scopes:
@@ -175,11 +201,13 @@ class TokenIssuers:
             self._hosts.add(issuer.tenant)
         host = identity.host_id(issuer.tenant)
         issued = read_epoch(claims.get("iat"))
-        erased = await self._keys.read_erasure(host, identity.user_id(host, user))
-        if erased is not None and issued <= erased:
-            return None
-        key = uuid5(host, f"token:{issuer.issuer}:{user}")
-        return Grant(key, host, None, write=issuer.write_scope in scopes, user=user, issued=issued)
+        if holder.user is not None:
+            erased = await self._keys.read_erasure(host, identity.user_id(host, holder.user))
+            if erased is not None and issued <= erased:
+                return None
+        key = uuid5(host, f"token:{issuer.issuer}:{holder.prefix if holder.agent else holder.user}")
+        write = issuer.write_scope in scopes
+        return Grant(key, host, None, write=write, user=holder.user, agent=holder.agent, issued=issued)
 
 
 def read_scopes(claim: object) -> frozenset[str]:
