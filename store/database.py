@@ -24,6 +24,7 @@ from store.connections import LIVENESS, NAMELESS, create_engine
 from store.database_outage import is_statement_timeout, lock_timeouts
 from store.driver_rows import get_driver_connection
 from store.errors import SessionDefaultsMissing, StatementTimeout
+from store.retention import FactRetention
 from store.settings import DatabaseSettings
 from store.vectors import register_codec
 
@@ -70,6 +71,7 @@ POOL_WAIT_SECONDS = Histogram(
 )
 POOL_TIMEOUTS = Counter("afterturn_pool_timeouts", "Calls that got no database connection in time")
 
+_USUAL_RETENTION = FactRetention()
 #: Called with the driver's connection.
 Begun = Callable[[Any], Awaitable[None]]
 
@@ -98,8 +100,14 @@ class Database:
     An instance belongs to one event loop. Waiting for a lock ends with ResourceBusy after LOCK_TIMEOUT_S seconds.
     """
 
-    def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
-        """Make the pools without opening a connection; `begun` is called with each new one before its first use."""
+    def __init__(
+        self, settings: DatabaseSettings, begun: Begun | None = None, *, retention: FactRetention = _USUAL_RETENTION
+    ) -> None:
+        """Make the pools without opening a connection; `begun` is called with each new one before its first use.
+
+        `retention` says how long facts hold that are written to this database, for all who read or write them.
+        """
+        self.retention = retention
         pooled = settings.transaction_pooling
         # SQLAlchemy begins no transactions of its own here: `tenant` does, in one call.
         self._app = _create_engine_for(

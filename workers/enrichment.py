@@ -151,7 +151,10 @@ class EnrichmentStage:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id)
         async with self.database.tenant(claim.host_id) as connection:
-            ready_stages = await write_reading(connection, claim, row, reading.turn, version=version, found=found)
+            retention = self.database.retention.of(claim.host_id, row.bank_id)
+            ready_stages = await write_reading(
+                connection, claim, row, reading.turn, version=version, found=found, retention=retention
+            )
             if payload is not None:
                 await write_audit_row(
                     connection,

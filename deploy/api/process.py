@@ -45,6 +45,7 @@ from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.issuers import TokenIssuers, create_key_client
+from producers.mcp.bank_memory import BankMemory
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
@@ -201,7 +202,8 @@ class _Resources:
 
 
 def _build_resources(settings: Settings) -> _Resources:
-    database = Database(settings.database)
+    retention = BankMemory(settings.api.mcp.memory).build_retention()
+    database = Database(settings.database, retention=retention)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
@@ -228,7 +230,7 @@ def _build_resources(settings: Settings) -> _Resources:
         pending_words_limit=PendingWordsLimit(words_database),
         words_database=words_database,
         http=create_key_client(),
-        replica=Database(there) if (there := settings.database.for_replica()) else None,
+        replica=Database(there, retention=retention) if (there := settings.database.for_replica()) else None,
         fair=FairQueue(settings.fairness),
         erasing=EraseQueue(Erasures(database, clock), settings.plugin.erase_after),
     )

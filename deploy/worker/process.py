@@ -40,6 +40,7 @@ from embeddings.errors import EmbeddingError
 from embeddings.prompt_tokens import choose_counter
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.retry import Backoff
+from producers.mcp.bank_memory import BankMemory
 from producers.notifications import Notifier
 from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
@@ -226,7 +227,8 @@ async def _build_resources(
     settings: Settings, broker: RedisBroker, watch: BrokerMonitor, stages: Callable[..., Sequence[StageWork]]
 ) -> WorkerResources:
     nice = settings.worker.nice
-    database = Database(settings.database, lower_backend_priority(nice) if nice else None)
+    retention = BankMemory(settings.api.mcp.memory).build_retention()
+    database = Database(settings.database, lower_backend_priority(nice) if nice else None, retention=retention)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     gateways, reader = build_delivery_clients(settings.gateway, database), build_reader(settings.enrichment)

@@ -27,6 +27,8 @@ Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]  # fmt: skip
 _URL = r"^https?://[^\s?#]+$"
+#: Whether likes and dislikes last or end with their tier.
+Expiry = Literal["lasting", "contract"]
 #: Whether each of some tools is served.
 Switches = dict[ToolName, bool]
 #: The key of a JSON schema that says that a setting has no effect here, and why.
@@ -84,6 +86,41 @@ class HeuristicSettings(BaseModel):
     max_output_tokens: int = _without_effect(800, "set enrichment.max_output_tokens", ge=1, le=1_000_000)
 
 
+class BankMemorySettings(BaseModel):
+    """What one bank has of its own; a setting left out is the tenant's, or that of all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recent_context_items: int | None = Field(default=None, ge=0, le=128, description="as for all, for this one")
+    recall_facts_limit: int | None = Field(default=None, ge=0, le=200, description="as for all, for this one")
+    insight_recall_limit: int | None = Field(default=None, ge=0, le=50, description="as for all, for this one")
+    search_limit: int | None = Field(default=None, ge=0, le=20, description="as for all, for this one")
+    l1_retention_days: int | None = Field(default=None, ge=0, le=36_500, description="as for all, for this one")
+    l2_retention_days: int | None = Field(default=None, ge=0, le=36_500, description="as for all, for this one")
+    expiry: Expiry | None = Field(default=None, description="as tiers.expiry, for this one")
+
+
+class TenantMemorySettings(BankMemorySettings):
+    """What one tenant has of its own, and those of its banks that have."""
+
+    banks: dict[str, BankMemorySettings] = Field(
+        default_factory=dict, description="settings of single banks (projects) by name; they go before the tenant's"
+    )
+
+
+class TierSettings(BaseModel):
+    """Which facts pass."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expiry: Expiry = Field(
+        default="lasting",
+        description="whether likes and dislikes, which are of tier L2, hold until they are superseded (`lasting`) or "
+        "end after l2_retention_days like other facts of their tier (`contract`); set contract for an agent that "
+        "counts on the turn tools' contract to the letter",
+    )
+
+
 class TurnMemorySettings(BaseModel):
     """What a prepared turn holds, by the seed's names."""
 
@@ -121,11 +158,25 @@ class TurnMemorySettings(BaseModel):
     compact_threshold: float = _without_effect(
         0.8, "a prepared turn is cut to max_input_tok, and nothing of the history is rewritten", gt=0, lt=1
     )
-    l1_retention_days: int = _without_effect(
-        1, "a fact ends when it is superseded or expires; maintenance.said_days erases old turns", ge=0, le=36_500
+    l1_retention_days: int = Field(
+        default=1,
+        ge=0,
+        le=36_500,
+        description="days that facts of tier L1 (for a day) hold, from the beginning of the day in UTC on which they "
+        "were said; 0: they do not end; raise it where tasks outlast their day",
     )
-    l2_retention_days: int = _without_effect(
-        7, "a fact ends when it is superseded or expires; maintenance.said_days erases old turns", ge=0, le=36_500
+    l2_retention_days: int = Field(
+        default=7,
+        ge=0,
+        le=36_500,
+        description="days that facts of tier L2 (for a week) hold, from the beginning of the day in UTC on which they "
+        "were said; 0: they do not end; raise it where such facts should be kept longer",
+    )
+    tiers: TierSettings = Field(default_factory=TierSettings)
+    tenants: dict[str, TenantMemorySettings] = Field(
+        default_factory=dict,
+        description='limits and retention of single tenants by name, as {"acme": {"l1_retention_days": 3, "banks": '
+        '{"support": {"search_limit": 10}}}}; they go before those of all',
     )
     compaction_min_age_hours: int = _without_effect(24, "there are no shards to archive", ge=0, le=876_000)
     summary_refresh_interval_minutes: int = _without_effect(60, "abstracts are made at each request", ge=0, le=525_600)

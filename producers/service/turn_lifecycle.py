@@ -16,6 +16,8 @@ from afterturn_client.prompt_questions import shorten_question
 
 from embeddings.protocol import TokenCounter
 from producers import fair_queue, metrics
+from producers.mcp.bank_memory import BankMemory
+from producers.mcp.settings import TurnMemorySettings
 from producers.service.authorisation import require_write
 from producers.service.banks import assign_author, resolve_speaker
 from producers.service.bodies import parse_body
@@ -62,6 +64,7 @@ class TurnLifecycle:
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings, intake: Intake) -> None:
         self._dependencies = dependencies
         self._settings = settings
+        self._memory = BankMemory(settings.mcp.memory)
         self._intake = intake
 
     async def after_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
@@ -114,14 +117,15 @@ class TurnLifecycle:
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
         query = await run_off_loop(size, lambda: "\n".join(render_item(item) for item in current))
+        limits = self._memory.of(grant.host_id, bank)
         (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
 
         def assemble() -> Steps[dict[str, Any]]:
-            stored = cut_history([restore_item(one) for one in kept], self._settings.mcp.memory.recent_context_items)
+            stored = cut_history([restore_item(one) for one in kept], limits.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
-            told = self._choose_told(found.items, facts, shown, asked=bool(query.strip()))
-            told = replace(told, form=body.reference or self._settings.mcp.memory.reference)
+            told = _choose_told(found.items, facts, shown, limits, asked=bool(query.strip()))
+            told = replace(told, form=body.reference or limits.reference)
             yield
             chosen = choose_history(stored, [*history, *current])
             yield
@@ -186,8 +190,8 @@ class TurnLifecycle:
         return await self._dependencies.recall_coordinator.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 
     async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> "_Session":
-        user = resolve_speaker(grant, body.user_id)
-        wanted = WantedFacts(self._settings.mcp.memory.recall_facts_limit, user, query[:MAX_QUERY_BYTES])
+        user, limits = resolve_speaker(grant, body.user_id), self._memory.of(grant.host_id, bank)
+        wanted = WantedFacts(limits.recall_facts_limit, user, query[:MAX_QUERY_BYTES])
         kept, facts = await self._dependencies.turns.sessions.recent_and_holding(
             grant.host_id,
             bank,
@@ -202,18 +206,23 @@ class TurnLifecycle:
     def _is_within_session(self, body: BeforeTurnBody) -> bool:
         return (body.scope or self._settings.mcp.memory.scope) == "session"
 
-    def _choose_told(
-        self, found: Sequence[Recalled], facts: Sequence[HoldingFact], shown: "_Shown", *, asked: bool
-    ) -> RecalledContext:
-        """Return the recalled context, without units that the history shows already."""
-        limits = self._settings.mcp.memory
-        insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
-        chunks = [chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked]
-        return RecalledContext(
-            facts,
-            insights[: limits.insight_recall_limit],
-            chunks[: limits.search_limit],
-        )
+
+def _choose_told(
+    found: Sequence[Recalled],
+    facts: Sequence[HoldingFact],
+    shown: "_Shown",
+    limits: TurnMemorySettings,
+    *,
+    asked: bool,
+) -> RecalledContext:
+    """Return the recalled context, without units that the history shows already."""
+    insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
+    chunks = [chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked]
+    return RecalledContext(
+        facts,
+        insights[: limits.insight_recall_limit],
+        chunks[: limits.search_limit],
+    )
 
 
 class KeptTurn(NamedTuple):

@@ -101,7 +101,7 @@ class Persons:
         async with self._database.scoped(host, *scope_of(host, space)) as connection:
             user = None if key.user is None else user_id(host, key.user)
             seen = SEEN if user is None else SEEN_OF_USER
-            said = await read_said_facts(connection, seen, place, user=user)
+            said = await read_said_facts(connection, seen, place, self._database.retention, user=user)
             subjects = await _read_subjects(connection, place, key, said)
             rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, key, subjects)
             stored = {row.unit_id for row in rows}

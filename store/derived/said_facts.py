@@ -34,12 +34,13 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import row_lasts
 from store.ledger.stages import Stage
 from store.off_loop import run_off_loop
+from store.retention import FactRetention, TierRetention
 from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.sql_constants import ONE, inline
 from store.text.rules import VERSION, ExtractedFact, MessageText
 from store.text.rules.corrections import find_corrections
 from store.text.rules.extract import MAX_FACTS_OF_TURN
-from store.text.rules.facts import MINED_ROLE, compute_expiry, find_facts
+from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.terms import Terms, analyse_text, lexical_text
 from store.text.word_rules import WordRules
 
@@ -109,9 +110,11 @@ def fact_unit_id(turn: UUID, fact: ExtractedFact, version: str = VERSION) -> UUI
     return uuid5(turn, f"fact:{reader}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
 
 
-def fact_ends_at(fact: ExtractedFact, said_at: datetime, source_ends: datetime | None) -> datetime | None:
-    """Return when a fact expires: with its source, or earlier where it is a passing one (a task); None: never."""
-    ends = (source_ends, compute_expiry(fact, said_at))
+def fact_ends_at(
+    fact: ExtractedFact, said_at: datetime, source_ends: datetime | None, retention: TierRetention
+) -> datetime | None:
+    """Return when a fact expires: with its source, or earlier where its tier is a passing one; None: never."""
+    ends = (source_ends, retention.compute_end(fact.fact_id, fact.tier, said_at))
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -140,27 +143,30 @@ async def read_said_facts(
     connection: AsyncConnection,
     banks: Select[UUID, str],
     asked: dict[str, Any],
+    retention: FactRetention,
     *,
     session: UUID | None = None,
     user: UUID | None = None,
 ) -> list[SaidFact]:
     """Return the facts of the newest waiting turns, in the order they were said, inside the tenant's transaction.
 
-    `banks` is a query of `bank_id` and `bank_name` with the parameters `asked` (`host` and `now` among them). The
-    newest turns of `session` are read as well as those of the banks; with `user`, messages of that user alone.
+    `banks` is a query of `bank_id` and `bank_name` with the parameters `asked` (`host` and `now` among them);
+    `retention` is that of the workers. The newest turns of `session` are read as well as those of the banks; with
+    `user`, messages of that user alone.
     """
     limits = {"turns": TURNS, "messages": MESSAGES, "characters": CHARACTERS, "mined_role": MINED_ROLE}
     arguments = {**asked, **limits, "session": session, "user": user}
     rows = await fetch_rows(connection, _select_waiting(banks), arguments)
     if not rows:
         return []
-    found = await run_off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"])
+    ends = _EndOfFacts(retention, asked["host"])
+    found = await run_off_loop(sum(len(row.content) for row in rows), _find_facts, rows, asked["now"], ends)
     alone = _find_lone_turns(rows)
-    facts = await _fold_facts(connection, asked["host"], found, alone) if found else []
+    facts = await _fold_facts(connection, found, alone, ends) if found else []
     corrected = await _read_corrected(connection, asked["host"], rows, facts)
-    corrected = [(row, fact) for row, fact in corrected if _lasts(row, fact, asked["now"])]
+    corrected = [(row, fact) for row, fact in corrected if ends.lasts(row, fact, asked["now"])]
     if corrected:
-        facts += await _fold_facts(connection, asked["host"], corrected, alone)
+        facts += await _fold_facts(connection, corrected, alone, ends)
     return sorted(facts, key=lambda one: (one.said_at, one.said)) if corrected else facts
 
 
@@ -177,6 +183,23 @@ async def _read_corrected(
     waiting = [WaitingFact(one.identity, one.value, one.fact.denied) for one in facts]
     stated = await find_corrected(connection, host, said, waiting)
     return [(row, fact) for (row, _), fact in zip(found, stated, strict=True) if fact is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _EndOfFacts:
+    """Computes when the facts of a tenant's waiting messages end."""
+
+    retention: FactRetention
+    host: UUID
+
+    def of(self, row: DriverRow, fact: ExtractedFact) -> datetime | None:
+        retention = self.retention.of(self.host, row.bank_id)
+        return fact_ends_at(fact, row.event_date, row.expires_at, retention)
+
+    def lasts(self, row: DriverRow, fact: ExtractedFact, now: datetime) -> bool:
+        """Return whether a message's fact has not ended."""
+        end = self.of(row, fact)
+        return end is None or end > now
 
 
 @cache
@@ -260,7 +283,7 @@ def _select_turns(seen: CTE) -> CTE:
     return select(either).distinct().where(still).cte("waiting").prefix_with("materialized")
 
 
-def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRow, ExtractedFact]]:
+def _find_facts(rows: Sequence[DriverRow], now: datetime, ends: _EndOfFacts) -> list[tuple[DriverRow, ExtractedFact]]:
     """Return the newest facts of these messages that have not ended, in the order they were said.
 
     Of each turn the first ones count, ended ones included: no worker will write more of it.
@@ -272,7 +295,7 @@ def _find_facts(rows: Sequence[DriverRow], now: datetime) -> list[tuple[DriverRo
         if len(found) >= FACTS:
             break
         first = islice(_read_turn(turn), MAX_FACTS_OF_TURN)
-        found += [(row, fact) for row, fact in first if _lasts(row, fact, now)]
+        found += [(row, fact) for row, fact in first if ends.lasts(row, fact, now)]
     return sorted(found, key=lambda one: _order_said(one[0]))[-FACTS:]
 
 
@@ -301,22 +324,16 @@ def _read_turn(rows: Iterable[DriverRow]) -> Iterator[tuple[DriverRow, Extracted
             yield row, fact
 
 
-def _lasts(row: DriverRow, fact: ExtractedFact, now: datetime) -> bool:
-    """Return whether a message's fact has not ended."""
-    ends = fact_ends_at(fact, row.event_date, row.expires_at)
-    return ends is None or ends > now
-
-
 async def _fold_facts(
     connection: AsyncConnection,
-    host: UUID,
     found: Sequence[tuple[DriverRow, ExtractedFact]],
     lone_turns: frozenset[UUID],
+    ends: _EndOfFacts,
 ) -> list[SaidFact]:
     """Return the facts under the identities that the projection stage will give them, without forgotten ones."""
     units = await run_off_loop(_EFFORT * len(found), lambda: [fact_unit_id(row.turn_id, fact) for row, fact in found])
     arguments = {
-        "host": host,
+        "host": ends.host,
         "banks": [row.bank_id for row, _ in found],
         "units": units,
         "subjects": [fact.subject or str(row.user_id) for row, fact in found],
@@ -324,7 +341,7 @@ async def _fold_facts(
         "values": [fact.value for _, fact in found],
     }
     folded = await fetch_rows(connection, FOLDED, arguments)
-    return await run_off_loop(_EFFORT * len(found), _build_facts, found, units, folded, lone_turns)
+    return await run_off_loop(_EFFORT * len(found), _build_facts, found, units, folded, lone_turns, ends)
 
 
 def _build_facts(
@@ -332,6 +349,7 @@ def _build_facts(
     units: Sequence[UUID],
     folded: Sequence[DriverRow],
     lone_turns: frozenset[UUID],
+    ends: _EndOfFacts,
 ) -> list[SaidFact]:
     return [
         SaidFact(
@@ -347,7 +365,7 @@ def _build_facts(
             turn_name=row.turn_name,
             said_at=_said_at(row),
             said=row.position,
-            expires_at=fact_ends_at(fact, row.event_date, row.expires_at),
+            expires_at=ends.of(row, fact),
             alone=row.turn_id in lone_turns,
         )
         for unit, (row, fact), named in zip(units, found, folded, strict=True)

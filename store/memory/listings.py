@@ -276,7 +276,7 @@ class Listings:
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(query, place)).all()
-            said = await read_said_facts(connection, ONE_BANK, place)
+            said = await read_said_facts(connection, ONE_BANK, place, self._database.retention)
         listed = {
             one.unit_id: _list_said_fact(one)
             for one in said

@@ -196,7 +196,8 @@ class SessionHistory:
     ) -> list[HoldingFact]:
         """Read facts of waiting turns first (if any `waits`), so that those projected meanwhile are among the rest."""
         place = {"host": host, "bank": bank, "now": self._clock()}
-        said = await read_said_facts(connection, ONE_BANK, place, session=session) if waits else []
+        retention = self._database.retention
+        said = await read_said_facts(connection, ONE_BANK, place, retention, session=session) if waits else []
         own = frozenset({str(identity.user_id(host, wanted.user))})
         if wanted.user is not None:
             own = await read_own_subjects(connection, ONE_BANK, place, wanted.user, said)

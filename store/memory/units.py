@@ -128,7 +128,7 @@ class Units:
             asked = {"host": host, "bank": bank_id, "unit": unit, "now": now}
             found = (await connection.execute(GET, asked)).one_or_none()
             if found is None:
-                said = await read_said_facts(connection, ONE_BANK, asked)
+                said = await read_said_facts(connection, ONE_BANK, asked, self._database.retention)
                 waiting = next((one for one in said if one.unit_id == unit), None)
                 if waiting is not None:
                     return _unit_of_said_fact(waiting)
@@ -210,7 +210,7 @@ class Units:
         except NotFound:
             place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
             async with self._database.tenant(host) as connection:
-                said = await read_said_facts(connection, ONE_BANK, place)
+                said = await read_said_facts(connection, ONE_BANK, place, self._database.retention)
             if any(one.unit_id in units for one in said):
                 raise TurnBusy("a worker has yet to write this fact; try again in a moment") from None
             raise

@@ -66,7 +66,8 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
         return UnstoredUnits()
     place = {"host": state.host, "bank": state.bank}
     own = filters.own_session(query, state.bank)
-    found = await read_said_facts(connection, ONE_BANK, {**place, "now": state.now}, session=own, user=query.user)
+    asked = {**place, "now": state.now}
+    found = await read_said_facts(connection, ONE_BANK, asked, state.retention, session=own, user=query.user)
     if not found:
         return UnstoredUnits()
     wanted = {**filters.filter_parameters(query, state.bank, ended_by=state.now), "metadata": None}

@@ -127,6 +127,7 @@ class Recaller:
             settings=_with_room(self._settings, query),
             generation=self._embedder.generation,
             now=now,
+            retention=self._database.retention,
             times=find_spans(question.text, now),
             steps=steps,
         )

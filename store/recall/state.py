@@ -21,10 +21,12 @@ from store.recall.question import Question
 from store.recall.settings import RecallSettings
 from store.recall.steps import StepTimer
 from store.recall.tail import UnembeddedText
+from store.retention import FactRetention
 from store.text.times import TimeSpan
 
 #: Mean length of a bank's units, in words, before the projection stage has counted them.
 DEFAULT_MEAN_LENGTH = 12.0
+_USUAL_RETENTION = FactRetention()
 _UNREAD, _UNCOUNTED = Freshness(0, 0, 0, 0, 0), Statistics(1, DEFAULT_MEAN_LENGTH, {})
 
 
@@ -58,7 +60,8 @@ class UnstoredUnits:
 class RecallState:
     """The state of one recall; each step reads the fields that earlier steps filled, and fills its own.
 
-    Of the question: `now` is the moment that it is about, `times` are the times that it names.
+    Of the question: `now` is the moment that it is about, `times` are the times that it names. `retention` says how
+    long facts hold that no worker has written yet.
 
     `prepare_search` fills the bank's fields as of before the search: the search covers every unit up to
     `freshness.position`. `more_pending`: very many rows are undone, not all are counted. `lists`: how many lists of
@@ -83,6 +86,7 @@ class RecallState:
     settings: RecallSettings
     generation: int
     now: datetime
+    retention: FactRetention = _USUAL_RETENTION
     times: Sequence[TimeSpan] = ()
     steps: StepTimer = field(default_factory=StepTimer, repr=False)
 

@@ -253,12 +253,10 @@ settings:
 """
 
 
-OF_EFFECT = ("recent_context_items", "recall_facts_limit", "search_limit")
+OF_EFFECT = ("recent_context_items", "recall_facts_limit", "search_limit", "l1_retention_days", "l2_retention_days")
 #: What the seed's example names and nothing here does, with a value past each end of its range, and of another type.
 IDLE: dict[str, tuple[str, ...]] = {
     "compact_threshold": ("0", "1", "-0.1", "much", ".nan"),
-    "l1_retention_days": ("-1", "36501", "1.5", "a day"),
-    "l2_retention_days": ("-1", "36501", "1.5"),
     "compaction_min_age_hours": ("-1", "876001", "soon"),
     "summary_refresh_interval_minutes": ("-1", "525601", "[60]"),
     "max_processed_turns": ("0", "-1", "1000000001"),
@@ -272,6 +270,11 @@ RANGES = IDLE | {
     "recent_context_items": ("-1", "129", "many"),
     "recall_facts_limit": ("-1", "201"),
     "search_limit": ("-1", "21"),
+    "l1_retention_days": ("-1", "36501", "1.5", "a day"),
+    "l2_retention_days": ("-1", "36501", "1.5"),
+    "tiers.expiry": ("never",),
+    "tenants.acme.l1_retention_days": ("-1",),
+    "tenants.acme.banks.household.search_limit": ("21",),
 }
 
 
@@ -325,9 +328,9 @@ def test_the_api_says_at_start_which_settings_change_nothing(
     for name in [name for name in os.environ if name.startswith("AFTERTURN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(api, "forbid_core_dumps", lambda: None)  # of this process, it would be for good
-    file = written(tmp_path, "settings: {mcp: {memory: {l1_retention_days: 3, search_limit: 4}}}")
+    file = written(tmp_path, "settings: {mcp: {memory: {max_processed_turns: 3, search_limit: 4}}}")
     assert api.main(["--config", str(file)]) == 2
     first, *rest = capsys.readouterr().err.splitlines()
     assert first.startswith("deploy.api: warning: ")
-    assert "l1_retention_days changes nothing here: a fact ends when it is superseded" in first
+    assert "max_processed_turns changes nothing here: a repeated turn is recognised" in first
     assert [line.partition(" set: ")[0] for line in rest] == ["deploy.api: not"]

@@ -16,13 +16,14 @@ from store.derived.said_facts import FACT_KIND, analyse_fact, fact_ends_at, fact
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
+from store.retention import TierRetention
 from store.text.rules import VERSION, ExtractedFact, Extraction, Mention, Tier
 from store.text.rules.extract import format_entity_name
 from store.text.word_rules import AUTO, WordRules, rules_of
 
 Event = Mapping[str, Any]
 
-_USUAL = rules_of(AUTO)
+_USUAL, _USUAL_RETENTION = rules_of(AUTO), TierRetention()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,12 @@ def derive_events(
     version: str = VERSION,
     *,
     rules: WordRules = _USUAL,
+    retention: TierRetention = _USUAL_RETENTION,
 ) -> ExtractedEvents:
     """Return the events and words for what a version of an extractor found in one turn, which has messages.
 
     `found` numbers the messages of `turn` from 0, not by their ordinals, in which erased messages leave gaps.
-    `rules`: how the bank's words are analysed.
+    `rules`: how the bank's words are analysed; `retention`: how long its passing facts hold.
     """
     by_ordinal = dict(enumerate(turn))
     entities = [_entity_event(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
@@ -85,7 +87,10 @@ def derive_events(
         entities={event["subject"]: event for event in entities},
         events=[
             *_mention_events(origin, by_ordinal, found.mentions, version),
-            *(_fact_event(origin, unit, fact, by_ordinal[fact.ordinal], version) for unit, fact in facts.items()),
+            *(
+                _fact_event(origin, unit, fact, by_ordinal[fact.ordinal], version, retention=retention)
+                for unit, fact in facts.items()
+            ),
             *(_link_event(origin, unit, by_ordinal[fact.ordinal].unit_id, "semantic") for unit, fact in facts.items()),
             *(_link_event(origin, first, second, "temporal") for first, second in pairwise(_in_order(facts))),
             *(
@@ -136,7 +141,9 @@ def _mention_events(
     ]
 
 
-def _fact_event(origin: Origin, unit: UUID, fact: ExtractedFact, source: TurnMessage, version: str) -> Event:
+def _fact_event(
+    origin: Origin, unit: UUID, fact: ExtractedFact, source: TurnMessage, version: str, *, retention: TierRetention
+) -> Event:
     at = source.event_date.isoformat()
     data = {
         "unitId": str(unit),
@@ -152,7 +159,7 @@ def _fact_event(origin: Origin, unit: UUID, fact: ExtractedFact, source: TurnMes
         "turnName": source.turn_name,
         "metadata": fact_metadata(fact, version),
     }
-    if ends := fact_ends_at(fact, source.event_date, source.expires_at):
+    if ends := fact_ends_at(fact, source.event_date, source.expires_at, retention):
         data["expiresAt"] = ends.isoformat()
     return build_offer(origin, EventType.UNIT_RETAINED, (unit,), data)
 

@@ -18,8 +18,9 @@ from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage, read_messages
+from store.retention import TierRetention
 from store.tenancy.languages import Languages, rules_for_writing
-from store.text.rules import ExtractedFact, MessageText, TurnText, extract_turn
+from store.text.rules import ExtractedFact, Extraction, MessageText, TurnText, extract_turn
 from store.text.rules.corrections import find_corrections
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id
@@ -28,7 +29,7 @@ from workers.metrics import FACT_WRITE
 from workers.places import Places
 from workers.stage_work import ClaimSize, Worked
 
-_USUAL = rules_of(AUTO)
+_USUAL, _USUAL_RETENTION = rules_of(AUTO), TierRetention()
 _NO_FACTS: Mapping[UUID, Sequence[ExtractedFact]] = MappingProxyType({})
 
 
@@ -58,7 +59,8 @@ class ExtractionStage:
         rules = rules_for_writing(await self.languages.of(host), bank)
         corrected = await self._read_corrected(host, bank, turns)
         async with self.rules_place.hold(host):
-            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules, corrected)
+            retention = self.database.retention.of(host, bank)
+            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules, corrected, retention=retention)
         async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
             ours = await lock_held_claims(connection, claims)
@@ -152,23 +154,27 @@ def _derive_all(
     turns: Mapping[UUID, Sequence[TurnMessage]],
     rules: WordRules = _USUAL,
     corrected: Mapping[UUID, Sequence[ExtractedFact]] = _NO_FACTS,
+    *,
+    retention: TierRetention = _USUAL_RETENTION,
 ) -> dict[UUID, ExtractedEvents]:
     """Return what the extraction rules find in every turn that still has messages; words are analysed by `rules`.
 
     `corrected` are the facts that corrections in a turn state.
     """
     return {
-        row.turn_id: _derive_one(host, row, turns[row.turn_id], rules, corrected.get(row.turn_id, ()))
+        row.turn_id: derive_events(
+            Origin(host, row.bank_id, turns[row.turn_id][0].user_id, row.accepted_at),
+            turns[row.turn_id],
+            _find_all(turns[row.turn_id], corrected.get(row.turn_id, ())),
+            rules=rules,
+            retention=retention,
+        )
         for row in rows
         if turns[row.turn_id]
     }
 
 
-def _derive_one(
-    host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules, corrected: Sequence[ExtractedFact]
-) -> ExtractedEvents:
+def _find_all(turn: Sequence[TurnMessage], corrected: Sequence[ExtractedFact]) -> Extraction:
     messages = tuple(MessageText(message.role, message.content, message.name) for message in turn)
     found = extract_turn(TurnText(messages, turn[0].event_date))
-    found = replace(found, facts=(*found.facts, *corrected)) if corrected else found
-    origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)
-    return derive_events(origin, turn, found, rules=rules)
+    return replace(found, facts=(*found.facts, *corrected)) if corrected else found

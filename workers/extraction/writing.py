@@ -13,6 +13,7 @@ from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage
+from store.retention import TierRetention
 from store.tenancy import languages
 from store.text.rules.model import Extraction
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id
@@ -28,11 +29,13 @@ async def write_reading(
     *,
     version: str,
     found: Extraction,
+    retention: TierRetention,
 ) -> frozenset[Stage]:
     """Write what a version found in a turn, once, in the transaction that closes the row; returns the stages to notify.
 
-    Facts that an earlier version found in the turn are not repeated. A second call for the same text writes nothing,
-    even with other findings; a corrected text counts as another text.
+    `retention`: how long passing facts of the bank hold. Facts that an earlier version found in the turn are not
+    repeated. A second call for the same text writes nothing, even with other findings; a corrected text counts as
+    another text.
     """
     host, bank = claim.host_id, row.bank_id
     again = find_corrected_unit(row, turn, version)
@@ -46,7 +49,8 @@ async def write_reading(
     known = await readings.read_known_facts(connection, host, bank, row.turn_id, ended=again is None)
     found = select_new(found, known)
     rules = languages.rules_for_writing(await languages.read_languages(connection, host), bank)
-    derived = derive_events(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
+    origin = Origin(host, bank, turn[0].user_id, row.accepted_at)
+    derived = derive_events(origin, turn, found, version, rules=rules, retention=retention)
     entities = await locks.build_beginnings(
         connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
     )

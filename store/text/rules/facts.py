@@ -3,9 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
 from itertools import islice
-from types import MappingProxyType
 
 from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
@@ -13,7 +11,7 @@ from store.text.rules.dates import find_dates
 from store.text.rules.denial_rules import DENIALS
 from store.text.rules.fact_rules import DIETS, OWN_NAME, RULES, SPACE, Rule, ValueShape
 from store.text.rules.introductions import find_introductions
-from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
+from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import name_object
 from store.text.rules.repeated import find_repeated
 from store.text.rules.runs import NameRun, find_runs
@@ -24,8 +22,6 @@ from store.text.rules.vocabulary import is_given_name, is_word, known_places, kn
 MAX_VALUE_BYTES = 128
 #: Ids of passing facts: tasks of a day or a week, which are no trait of a person.
 PASSING = frozenset({"today_task", "weekly_task"})
-#: Days that tasks of a tier are kept.
-DAYS_KEPT: Mapping[Tier, int] = MappingProxyType({Tier.L1: 1, Tier.L2: 7})
 #: Most occurrences of a phrase in one message that are read: who says "my sister" more often says nothing new.
 MOST_OPENINGS = 32
 #: Facts come from what people say, never from what the agent or a tool answers.
@@ -240,17 +236,6 @@ def _may_be_place(name: NameRun, *, strict: bool) -> bool:
         return True
     mere = strict and len(name.parts) == 1 and is_word(name.lows[0])
     return not mere and name.name not in known_things()
-
-
-def compute_expiry(fact: ExtractedFact, said_at: datetime) -> datetime | None:
-    """Return when a fact that was said at this time (aware) expires: a task at a midnight of UTC; None for others.
-
-    Source: the turn tools' retention of one day and of seven, from the beginning of the day on.
-    """
-    if fact.fact_id not in PASSING:
-        return None
-    day = datetime.combine(said_at.astimezone(UTC).date(), time(), UTC)
-    return day + timedelta(days=DAYS_KEPT[fact.tier])
 
 
 def cut_value(value: str) -> str:

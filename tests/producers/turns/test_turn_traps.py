@@ -205,7 +205,9 @@ async def test_trap_10_a_setting_has_its_effect_or_says_that_it_has_none(world: 
         name for name, field in TurnMemorySettings.model_fields.items()
         if isinstance(field.json_schema_extra, dict) and NO_EFFECT in field.json_schema_extra
     }  # fmt: skip
-    assert set(TurnMemorySettings.model_fields) == {*changed, *silent, "heuristic"}
+    # Retention: tests/workers/maintenance/test_tiers.py; by tenant and bank: tests/producers/mcp/test_bank_memory.py.
+    elsewhere = {"l1_retention_days", "l2_retention_days", "tiers", "tenants", "heuristic"}
+    assert set(TurnMemorySettings.model_fields) == {*changed, *silent, *elsewhere}
     settings = ApiSettings(mcp=McpSettings(memory=TurnMemorySettings.model_validate(changed)))
     made = build(world.postgres, broker_of(valkey.url, "changed"), settings=settings)
     ana = await made.tenant()
