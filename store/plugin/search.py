@@ -325,9 +325,8 @@ class PluginSearch:
             term: {bank: np.frombuffer(some, dtype=ALONE) for bank, some in of_banks.items()}
             for term, of_banks in packed.items()
         }
-        ranking = self._settings.ranking
         effort = sum(len(some) for of_banks in postings.values() for some in of_banks.values())
-        return await run_off_loop(effort, lambda: rank_units(postings, question, units, ranking, most, unread=unread))
+        return await run_off_loop(effort, lambda: rank_units(postings, question, units, most, unread=unread))
 
     async def _best(
         self,

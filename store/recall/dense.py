@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 #: Bytes below which a message is short, about forty words.
 SHORT = 220
+#: Most by which the neighbours of a short message of the same topic are multiplied.
+MOST = 2.0
 #: Cosine from which on two neighbours are taken to have one topic.
 SAME = 0.25
 
@@ -45,13 +47,13 @@ def compute_products(question: Vectors, own: Vectors, before: Vectors, after: Ve
     return Products(three @ question.astype(np.float64), between, known)
 
 
-def compute_context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
-    """Return by which factor the neighbours before and after each message count, 1 to `most`; shape (n, 2).
+def compute_context_weights(of: Products, sizes: NDArray[np.int_]) -> Table:
+    """Return by which factor the neighbours before and after each message count, 1 to MOST; shape (n, 2).
 
     `sizes` are the messages' bytes, shape (n,). A short message says little itself, so neighbours of the same topic
     count more, the more the shorter it is; neighbours of another topic would only hide it and count once.
     """
-    more = np.clip(SHORT / np.maximum(1, sizes), 1.0, most)[:, None]
+    more = np.clip(SHORT / np.maximum(1, sizes), 1.0, MOST)[:, None]
     return np.where(of.between[:, :2] >= SAME, more, 1.0)
 
 

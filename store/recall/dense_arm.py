@@ -35,6 +35,9 @@ from store.recall.state import ArmResult, RecallState
 #: bytes of an agent's short line and of a short question. Of 60 questions for lists, the second number has .800 of the
 #: answers complete, instead of .567.
 TOLD_AMONG, NAMED_AMONG, LINE_BYTES, QUESTION_BYTES = 2, 4, 200, 80
+#: Weight of a neighbouring message's vector, beside 1 for the message's own, and what is added for the question before
+#: an answer.
+CONTEXT, ANSWER = 0.2, 0.15
 #: With a filter: candidates read for each result that is wanted, and the factor on the lists that are probed.
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
@@ -66,16 +69,13 @@ class DenseArm:
         rows = await _find_nearest(connection, state)
         state.nearest = {row.unit_id: float(row.cosine) for row in rows if not row.drawn}
         drawn = [row.unit_id for row in rows if row.drawn]
-        ranking, is_read = state.settings.ranking, state.is_read
+        is_read = state.is_read
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:
             if not is_read:  # such vectors are near to each other whatever their texts say
                 return np.zeros(len(pool))
-            before, after = (pool.unmuted * compute_context_weights(pool.products, pool.sizes, ranking.dense_short)).T
-            beside = ranking.dense_context
-            return compute_context_cosines(
-                pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
-            )
+            before, after = (pool.unmuted * compute_context_weights(pool.products, pool.sizes)).T
+            return compute_context_cosines(pool.products, before * (CONTEXT + ANSWER * pool.answers), after * CONTEXT)
 
         return ArmResult([*_take_nearest(state.nearest, state), *drawn], [], score)
 

@@ -22,8 +22,8 @@ Scores = NDArray[np.float64]
 
 #: The name of `raise_heads` in `RecallQuery.without` and in explanations.
 HEADS = "heads"
-#: Number of first units among which the heads are placed.
-FIRST_UNITS = 20
+#: Number of first units among which the heads are placed, and most heads of an arm.
+FIRST_UNITS, HEADS_OF_ARM = 20, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def fuse_scores(
         moved[name] = scores - before
     # A unit without a vector scores by its words alone: this rule lets it stand beside units that have one.
     if HEADS not in without and not pool.products.known[:, 0].all():
-        after = raise_heads(scores, pool, arms, weights, ranking.heads)
+        after = raise_heads(scores, pool, arms, weights, HEADS_OF_ARM)
         moved[HEADS], scores = after - scores, after
     final = scores.tolist()
     order = sorted(range(len(pool)), key=lambda index: (-final[index], pool.candidates[index].unit_id))

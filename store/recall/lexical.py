@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.recall.question import Question
-from store.recall.settings import RankingSettings
 from store.text.terms import Terms
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
@@ -25,6 +24,11 @@ POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length"
 #: One posting of a unit without its place in a session.
 ALONE = np.dtype([("session", "V16"), ("tf", ">i4"), ("length", ">i4")])
 
+#: BM25's k1 and b: how much a repeated word counts, and how far weights are normalised by the length of texts.
+SATURATION, LENGTH_SHARE = 1.2, 0.75
+#: Weight of a word in a neighbouring message, beside 1 for the message's own, and what is added for the question before
+#: an answer.
+CONTEXT, ANSWER = 0.4, 0.5
 #: Most times the bank's mean length that a text's length counts in BM25: else a word that stands in one pasted log
 #: alone would have no weight there.
 LONGEST = 4.0
@@ -68,11 +72,10 @@ def _rarest_first(terms: Iterable[str], statistics: Statistics) -> list[tuple[st
 class LexicalScores:
     """The scores of all units that hold one of the terms, and of messages next to them."""
 
-    def __init__(self, places: "_Places", weights: Sequence[Scores], ranking: RankingSettings) -> None:
+    def __init__(self, places: "_Places", weights: Sequence[Scores]) -> None:
         """Hold each term's weights, on the scale of the sum, in the order of the places' postings."""
         self._places = places
         self._terms = weights
-        self._ranking = ranking
 
     def best(self, count: int) -> list[Place]:
         """Return the places of the best scores, best first; a unit that is not a message is (its id, -1).
@@ -80,10 +83,8 @@ class LexicalScores:
         Each message is scored as if it answered the one before it, since that is not known here.
         """
         scores = np.zeros(len(self._places))
-        beside = self._ranking.lexical_context
-        answering = min(1.0, beside + self._ranking.lexical_answer)
         for nth, weights in enumerate(self._terms):
-            scores += self._places.with_context(nth, weights, answering, beside)
+            scores += self._places.with_context(nth, weights, CONTEXT + ANSWER, CONTEXT)
         count = min(count, len(scores))
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         top = top[scores[top] > 0]  # the slot before a session's first message is no place
@@ -96,34 +97,29 @@ class LexicalScores:
         """
         of_before, of_after = np.ones((2, len(places))) if unmuted is None else unmuted.T
         own, before, after = self._places.slots(places)
-        beside = self._ranking.lexical_context
-        answering = np.minimum(1.0, beside + self._ranking.lexical_answer * answers)
+        answering = CONTEXT + ANSWER * answers
         scores = np.zeros(len(places))
         for nth, weights in enumerate(self._terms):
             at = self._places.own(nth, weights)
-            scores += np.maximum(at[own], np.maximum(of_before * answering * at[before], of_after * beside * at[after]))
+            scores += np.maximum(
+                at[own], np.maximum(of_before * answering * at[before], of_after * CONTEXT * at[after])
+            )
         return scores
 
 
-def score_postings(
-    postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
-) -> LexicalScores:
+def score_postings(postings: Mapping[str, Postings], question: Question, statistics: Statistics) -> LexicalScores:
     """Return the scores of all places in the postings; `postings` holds those that were read of each term."""
-    return LexicalScores(
-        _Places(list(postings.values())), _weigh_postings(postings, question, statistics, ranking), ranking
-    )
+    return LexicalScores(_Places(list(postings.values())), _weigh_postings(postings, question, statistics))
 
 
-def score_texts(
-    texts: Sequence[Terms], read: Collection[str], question: Question, statistics: Statistics, ranking: RankingSettings
-) -> Scores:
+def score_texts(texts: Sequence[Terms], read: Collection[str], question: Question, statistics: Statistics) -> Scores:
     """Return the scores of texts that are in no index, by those of the question's terms that were `read` of it."""
     scores = np.zeros(len(texts))
     postings = {
         term: np.array([(bytes(16), -1, one.counts.get(term, 0), one.length) for one in texts], dtype=POSTING)
         for term in read
     }
-    for weights in _weigh_postings(postings, question, statistics, ranking):
+    for weights in _weigh_postings(postings, question, statistics):
         scores += weights
     return scores
 
@@ -145,7 +141,6 @@ def rank_units(
     postings: Mapping[str, Mapping[UUID, Postings]],
     question: Question,
     units: int,
-    ranking: RankingSettings,
     most: int,
     *,
     unread: Mapping[str, int] = MappingProxyType({}),
@@ -166,7 +161,7 @@ def rank_units(
     of_terms = {term: np.concatenate(list(some.values())) for term, some in postings.items()}
     frequency = Counter({term: len(some) for term, some in of_terms.items()}) + Counter(unread)
     statistics = Statistics(max(units, len(first)), float(together["length"][first].mean()), frequency)
-    weights = np.concatenate(_weigh_postings(of_terms, question, statistics, ranking))
+    weights = np.concatenate(_weigh_postings(of_terms, question, statistics))
     scores = np.bincount(number, weights)
     top = np.argsort(-scores, kind="stable")[:most]
     names = together["session"][first[top]].tobytes().hex()
@@ -175,9 +170,7 @@ def rank_units(
     return RankedUnits(units_found, scores[top].tolist(), banks, are_cut=bool(unread) or len(first) > most)
 
 
-def _weigh_postings(
-    postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
-) -> list[Scores]:
+def _weigh_postings(postings: Mapping[str, Postings], question: Question, statistics: Statistics) -> list[Scores]:
     """Return the weights of the postings of each term, on the scale of the sum."""
     # The highest sum includes words that the bank does not have: else a match of one other word would score 1.
     most = sum(
@@ -186,20 +179,19 @@ def _weigh_postings(
         if term in postings or not statistics.frequency.get(term)
     )
     return [
-        question.words[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(found, statistics, ranking)
+        question.words[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(found, statistics)
         for term, found in postings.items()
     ]
 
 
-def _compute_bm25(found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
+def _compute_bm25(found: Postings, statistics: Statistics) -> Scores:
     """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting.
 
     The length counts as LONGEST times the mean at most.
     """
     tf = found["tf"].astype(np.float64)
     relative = np.minimum(LONGEST, np.maximum(1, found["length"]) / max(1.0, statistics.mean_length))
-    share = ranking.length_share
-    weight: Scores = tf / (tf + ranking.saturation * (1 - share + share * relative))
+    weight: Scores = tf / (tf + SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * relative))
     return weight
 
 

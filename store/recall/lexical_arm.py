@@ -33,15 +33,15 @@ class LexicalArm:
         Reflections, which are in no index, are scored by the words of their text.
         """
         postings = await _read_postings(connection, state)
-        question, statistics, ranking = state.question, state.statistics, state.settings.ranking
-        scores = score_postings(postings, question, statistics, ranking)
+        question, statistics = state.question, state.statistics
+        scores = score_postings(postings, question, statistics)
 
         def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             found = scores.of(pool.places, pool.answers, pool.unmuted)
             drawn = [index for index, unit in enumerate(pool.candidates) if unit.kind == KIND and not found[index]]
             if drawn:
                 texts = [analyse_text(pool.candidates[index].text, question.rules[0]) for index in drawn]
-                found[drawn] = score_texts(texts, postings.keys(), question, statistics, ranking)
+                found[drawn] = score_texts(texts, postings.keys(), question, statistics)
             return found
 
         places = scores.best(state.settings.candidates)

@@ -40,7 +40,7 @@ from store.recall.question import EFFORT, find_named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
-from store.recall.rules import mute_echoes
+from store.recall.rules import mute_lines
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer
@@ -220,7 +220,7 @@ class Recaller:
         ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
 
         def ranked() -> tuple[Ranking, Sequence[DistinctUnit], Mapping[int, Sequence[int]]]:
-            muted_pool = mute_echoes(pool, state.question)
+            muted_pool = mute_lines(pool, state.question)
             scores, blind = score_pool(state.found, muted_pool)
             state.degraded += blind
             ranking = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)

@@ -1,7 +1,7 @@
 """Adjusts scores by ranking rules, which look at more than words and meaning. Pure, applied in order."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 
 import numpy as np
@@ -21,7 +21,7 @@ Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
 SAME = 0.6
 #: Questions of one text that are compared with the question.
 QUESTIONS = 16
-#: Words up to which a pure question loses `asked_agent` in full in an agent's memory; from twice as many on, nothing.
+#: Words up to which a pure question loses ASKED_AGENT in full in an agent's memory; from twice as many on, nothing.
 BRIEF_WORDS = 8
 #: Most words of an agent's short line, which only acknowledges, repeats or thanks.
 LINE_WORDS = 30
@@ -30,15 +30,16 @@ REPEATED = 3
 USER = "user"
 #: Roles of AGENTS that do not converse, such as tools.
 OUTPUT_ROLES = AGENTS - {"assistant"}
-#: Words above which length_brake lowers a score.
-BRAKE_WORDS = 100
 #: Number of a session's best units whose mean is its score.
 BEST_OF_SESSION = 3
 
 #: Score added to a text that tells a time where a time is asked for.
 TIME_TOLD = 0.1
-#: Words above which `substance` adds no more.
-SUBSTANCE_WORDS = 100
+#: Score added for each unit of the logarithm of a text's number of words, and words above which no more is added.
+SUBSTANCE, SUBSTANCE_WORDS = 0.03, 100
+#: Share of its score that a text loses that only asks, that an earlier question for the same loses, that a few words
+#: that only ask lose in an agent's memory, and that a message loses that a user sent an agent several times.
+SHORT_QUESTION, ECHO, ASKED_AGENT, AGAIN = 0.4, 0.5, 0.9, 0.8
 #: The names, in explanations, of an arm and two rules that raise a unit for where it stands, not for what it says: they
 #: rank, and are no evidence.
 RECENT, SESSION, PINNED = "recent", "session", "pinned"
@@ -47,9 +48,9 @@ BY_PLACE = frozenset({RECENT, SESSION, PINNED})
 ABOVE_ALL = 10.0
 
 
-def apply_substance(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_substance(scores: Scores, pool: CandidatePool, _question: Question, _ranking: RankingSettings) -> Scores:
     """Return the scores raised by a share of the logarithm of each unit's number of words."""
-    raised: Scores = scores + ranking.substance * np.log1p(np.minimum(pool.words, SUBSTANCE_WORDS))
+    raised: Scores = scores + SUBSTANCE * np.log1p(np.minimum(pool.words, SUBSTANCE_WORDS))
     return raised
 
 
@@ -85,7 +86,7 @@ def apply_session(scores: Scores, pool: CandidatePool, _question: Question, rank
     return raised
 
 
-def apply_short_question(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_short_question(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
     """Return the scores with short questions lowered, most of all those that ask for the same as the question.
 
     In an agent's memory the user's earlier questions and the agent's echoes of them are nearer to a question than any
@@ -93,11 +94,11 @@ def apply_short_question(scores: Scores, pool: CandidatePool, question: Question
     """
     share = np.array([part.share for part in pool.asking])
     same = np.array([measure_sameness(part.questions, question) for part in pool.asking])
-    lost = ranking.short_question * share
+    lost = SHORT_QUESTION * share
     if not question.wants_assistant and pool.has_agent:
         brief = np.clip(2 - pool.words / BRIEF_WORDS, 0.0, 1.0)
-        lost = np.maximum(lost, ranking.asked_agent * share**2 * brief)
-    held: Scores = scores * (1 - lost) * (1 - ranking.echo * same)
+        lost = np.maximum(lost, ASKED_AGENT * share**2 * brief)
+    held: Scores = scores * (1 - lost) * (1 - ECHO * same)
     return held
 
 
@@ -115,19 +116,13 @@ def is_line(unit: Candidate) -> bool:
     return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
-def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
     """Return the scores with messages lowered that a user sent an agent several times: orders, not statements."""
     if question.wants_assistant or not pool.has_agent:
         return scores
     times = Counter(unit.text.strip() for unit in pool.candidates if unit.role == USER)
     again = pool.having(lambda unit: unit.role == USER and times[unit.text.strip()] >= REPEATED)
-    return scores * (1 - ranking.repeated * again)
-
-
-def apply_length(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Return the scores with long texts without a user's or agent's role lowered, such as documents."""
-    words = pool.words * pool.having(lambda unit: unit.role not in (USER, *AGENTS))
-    return scores / (1 + ranking.length_brake * np.log(np.maximum(1.0, words / BRAKE_WORDS)))
+    return scores * (1 - AGAIN * again)
 
 
 def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
@@ -156,44 +151,29 @@ RULES: Sequence[tuple[str, Rule]] = (
     (SESSION, apply_session),
     ("assistant", apply_assistant),
     ("repeated", apply_repeated),
-    ("length", apply_length),
     ("tool output", apply_tool_output),
     (PINNED, apply_pinned),
 )
 
 
-def mute_echoes(pool: CandidatePool, question: Question) -> CandidatePool:
-    """Return the pool with neighbours muted that ask for the same, between a user and an agent, and short lines.
+def mute_lines(pool: CandidatePool, question: Question) -> CandidatePool:
+    """Return the pool with an agent's short lines muted, unless the question asks what the agent said.
 
-    Among people the message after a question is often its answer; with an agent it is often an echo of the question. An
-    agent's short line counts for no neighbour and takes nothing from its own, which it mostly repeats, unless the
-    question asks what the agent said. Only a message that answers such a line still takes over its words.
+    A line counts for no neighbour and takes nothing from its own, which it mostly repeats. Only a message that answers
+    such a line still takes over its words.
     """
-    echoes = {
-        place: unit.role
-        for unit, place, part in zip(pool.candidates, pool.places, pool.asking, strict=True)
-        if unit.seq is not None and measure_sameness(part.questions, question) >= SAME
-    }
     lines = set() if question.wants_assistant else set(compress(pool.places, map(is_line, pool.candidates)))
-    if not echoes and not lines:
+    if not lines:
         return pool
-    muted = [_find_muted(unit, place, echoes, lines) for unit, place in zip(pool.candidates, pool.places, strict=True)]
+    muted = [_find_muted(unit, place, lines) for unit, place in zip(pool.candidates, pool.places, strict=True)]
     return pool.mute(np.array(muted, dtype=np.bool_))
 
 
-def _find_muted(
-    unit: Candidate, place: Place, echoes: Mapping[Place, str | None], lines: Collection[Place]
-) -> tuple[bool, bool]:
+def _find_muted(unit: Candidate, place: Place, lines: Collection[Place]) -> tuple[bool, bool]:
     """Return whether the message before a unit is muted for it, and whether the one after it is."""
-    if place in lines:
-        return True, True
     session, seq = place
-    before, after = (session, seq - 1), (session, seq + 1)
-
-    def echoes_with(beside: Place) -> bool:
-        return beside in echoes and (unit.role in AGENTS or echoes[beside] in AGENTS)
-
-    return echoes_with(before) or (not unit.answers and before in lines), echoes_with(after) or after in lines
+    is_muted = place in lines
+    return is_muted or (not unit.answers and (session, seq - 1) in lines), is_muted or (session, seq + 1) in lines
 
 
 def measure_sameness(questions: Sequence[str], question: Question) -> float:

@@ -1,8 +1,7 @@
 """Defines the settings of recall.
 
-The ranking's defaults lie on plateaus: each was varied over a wide range on two kinds of conversation (short chat
-turns, long messages) without a loss of more than two points of recall. Change one only after a run of `afterturn bench
-recall --quality` on your own data.
+The ranking's defaults were chosen on four kinds of talk, with one left out in turn (docs/recall_experiments.md).
+Change one only after a run of `afterturn bench recall --quality` on your own data.
 """
 
 from pathlib import Path
@@ -23,7 +22,7 @@ class RankingSettings(BaseModel):
         "other words than texts",
     )
     time_weight: float = Field(
-        default=0.15,
+        default=0.3,
         ge=0,
         le=10,
         description="score added to a unit of the time that the question names; raise it where dates decide",
@@ -34,59 +33,6 @@ class RankingSettings(BaseModel):
         le=10,
         description="score added to messages a few minutes old where the question asks about them; 0 turns it off",
     )
-    saturation: float = Field(
-        default=1.2,
-        gt=0,
-        le=10,
-        description="BM25's k1: a higher value counts a repeated word more; raise it for long texts on one subject",
-    )
-    length_share: float = Field(
-        default=0.6,
-        ge=0,
-        le=1,
-        description="BM25's b: 0 ignores the length of texts, 1 normalises by it; raise it where long texts come "
-        "first wrongly",
-    )
-    lexical_context: float = Field(
-        default=0.4,
-        ge=0,
-        le=1,
-        description="weight of a word in a neighbouring message, beside 1 for the unit's own; lower it where "
-        "neighbours change the subject",
-    )
-    lexical_answer: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="added to lexical_context for the question before an answer; raise it where answers are terse",
-    )
-    dense_context: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="weight of a neighbouring message's cosine, beside 1 for the unit's own; lower it where "
-        "neighbours change the subject",
-    )
-    dense_answer: float = Field(
-        default=0.15,
-        ge=0,
-        le=1,
-        description="added to dense_context for the question before an answer; raise it where answers are terse",
-    )
-    dense_short: float = Field(
-        default=2.0,
-        ge=1,
-        le=10,
-        description="most by which dense_context is multiplied for a short message; raise it where short messages "
-        "are missed",
-    )
-    substance: float = Field(
-        default=0.03,
-        ge=0,
-        le=10,
-        description="score added for each unit of the logarithm of a text's number of words (up to 100); raise it "
-        "where brief remarks come first",
-    )
     speaker: float = Field(
         default=0.13,
         ge=0,
@@ -95,25 +41,11 @@ class RankingSettings(BaseModel):
         "speakers",
     )
     session: float = Field(
-        default=0.2,
+        default=0.25,
         ge=0,
         le=10,
         description="weight of the mean score of the three best units of a unit's session; raise it where sessions "
         "keep to one subject",
-    )
-    short_question: float = Field(
-        default=0.4,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of its score that a text loses that only asks; raise it where answers list "
-        "questions",
-    )
-    echo: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of its score that an earlier question for the same loses; lower it where asked "
-        "questions are wanted",
     )
     assistant: float = Field(
         default=0.2,
@@ -121,13 +53,6 @@ class RankingSettings(BaseModel):
         le=1,
         description="share (0 to 1) of their score that the assistant's messages lose unless asked for; lower it "
         "where the assistant's words are the memory",
-    )
-    asked_agent: float = Field(
-        default=0.9,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of its score that a few words that only ask lose in a bank with an agent; lower "
-        "it where asked questions are wanted",
     )
     agent_line: float = Field(
         default=0.8,
@@ -143,33 +68,12 @@ class RankingSettings(BaseModel):
         description="share (0 to 1) of its score that a tool's output of more than 30 words loses; lower it where "
         "tool output holds the answers",
     )
-    repeated: float = Field(
-        default=0.8,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of its score that a user's message to an agent loses if it was sent three times "
-        "or more; lower it where repeats inform",
-    )
-    heads: int = Field(
-        default=4,
-        ge=0,
-        le=4,
-        description="units of each arm placed among the first twenty while some units have no vector; 0 leaves the "
-        "order to the scores",
-    )
     pinned: int = Field(
         default=5,
         ge=0,
         le=50,
         description="most pinned units that come first, in at most half of an answer; raise it for banks with many "
         "pins",
-    )
-    length_brake: float = Field(
-        default=0.2,
-        ge=0,
-        le=10,
-        description="factor that lowers the score of documents by the logarithm of their length over 100 words; "
-        "raise it where documents displace turns",
     )
 
 

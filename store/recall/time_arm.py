@@ -29,6 +29,8 @@ OF_A_DAY = 200
 #: Messages of the days after an event often report it; their score falls with the distance.
 TOLD_LATER = 0.8
 SOON = timedelta(days=7)
+#: Share of its score that a unit has for a time that is longer than a day.
+LONGER = 0.5
 #: Most texts that are searched for mentions of the asked time, the nearest in time, and the characters of each.
 TEXTS = 32
 CHARACTERS = 1000
@@ -112,8 +114,17 @@ def split_days(times: Sequence[TimeSpan]) -> list[TimeSpan]:
 def score_timeliness(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:
     """Return how well each unit fits the asked times, from 0 to 1; shape (len(pool),).
 
-    A unit said in one of them, or mentioning one, has 1; a unit said in the days after has less.
+    A unit said in one of them, or mentioning one, has 1; a unit said in the days after has less. A longer time than a
+    day says less of what is asked for: for it a unit has half.
     """
+    days = [span for span in times if span.length <= DAY]
+    scores = _score_units(pool, times)
+    if len(days) == len(times):
+        return scores
+    return np.maximum(LONGER * scores, _score_units(pool, days)) if days else LONGER * scores
+
+
+def _score_units(pool: CandidatePool, times: Sequence[TimeSpan]) -> Numbers:
     moments = [unit.occurred_at for unit in pool.candidates]
     scores, away = score_moments(moments, times), measure_distance_to_times(moments, times)
     for index in [int(at) for at in np.argsort(away, kind="stable") if scores[at] < 1][:TEXTS]:

@@ -59,12 +59,12 @@ def test_a_pool_of_nobody_has_no_scores() -> None:
 
 
 def test_the_shorter_a_message_the_more_it_leans_on_what_speaks_of_the_same() -> None:
-    sizes = np.array([10 * SHORT, SHORT, SHORT // 2, 1])
+    sizes = np.array([10 * SHORT, SHORT, SHORT / 1.1, 1])
     between = np.full((4, 3), SAME)
     of = Products(np.zeros((4, 3)), between, np.ones((4, 3), dtype=np.bool_))
-    assert compute_context_weights(of, sizes, 3.0).tolist() == [[1, 1], [1, 1], [2, 2], [3, 3]]
+    assert compute_context_weights(of, sizes).tolist() == [[1, 1], [1, 1], [1.1, 1.1], [2, 2]]
 
 
 def test_a_short_message_leans_no_more_than_a_long_one_on_what_speaks_of_something_else() -> None:
     of = Products(np.zeros((1, 3)), np.array([[0.9, 0.1, 0.9]]), np.ones((1, 3), dtype=np.bool_))
-    assert compute_context_weights(of, np.array([1]), 2.0).tolist() == [[2, 1]]
+    assert compute_context_weights(of, np.array([1])).tolist() == [[2, 1]]

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.fusion import FIRST_UNITS, fuse_scores, raise_heads
+from store.recall.fusion import FIRST_UNITS, HEADS_OF_ARM, fuse_scores, raise_heads
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
 from tests.store.recall.test_fusion import candidate, pool_of
 
 WEIGHTS = {"dense": 0.75, "lexical": 1.0, "recent": 0.2, "pinned": 0.0}
-BEST = RankingSettings().heads
+BEST = HEADS_OF_ARM
 
 Scores = NDArray[np.float64]
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from store.recall.lexical import (
     ALONE,
+    ANSWER,
+    CONTEXT,
     POSTING,
     LexicalScores,
     Place,
@@ -21,12 +23,10 @@ from store.recall.lexical import (
     score_postings,
 )
 from store.recall.question import parse_question
-from store.recall.settings import RankingSettings
 from store.text.terms import analyse_text
 
 SPACE = UUID(int=7)
 WORDS = ("lemon", "banana", "plum", "dragon", "emerald")
-RANKING = RankingSettings()
 ONE = np.zeros(1, dtype=np.bool_)
 
 sessions = st.lists(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), max_size=6), min_size=1, max_size=4)
@@ -46,15 +46,13 @@ def _postings(texts: Sequence[Sequence[Sequence[str]]]) -> dict[str, Postings]:
     return {term: np.array(rows, dtype=POSTING) for term, rows in found.items()}
 
 
-def _scored(
-    texts: Sequence[Sequence[Sequence[str]]], question: str, ranking: RankingSettings = RANKING
-) -> LexicalScores:
+def _scored(texts: Sequence[Sequence[Sequence[str]]], question: str) -> LexicalScores:
     asked = parse_question(question)
     postings = _postings(texts)
     units = sum(len(messages) for messages in texts)
     statistics = Statistics(max(1, units), 3.0, {term: len(rows) for term, rows in postings.items()})
     read = {term: postings[term] for term in choose_terms(asked.words, statistics, 10_000)}
-    return score_postings(read, asked, statistics, ranking)
+    return score_postings(read, asked, statistics)
 
 
 def _plain(texts: Sequence[Sequence[Sequence[str]]]) -> NDArray[np.bool_]:
@@ -89,29 +87,29 @@ def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], que
     terms = parse_question(asked)
     statistics = Statistics(max(1, len(_places(texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
     read = {term: postings[term] for term in choose_terms(terms.words, statistics, 10_000)}
-    assert score_postings(read, terms, statistics, RANKING).of(_places(texts), _plain(texts)) == pytest.approx(forth)
+    assert score_postings(read, terms, statistics).of(_places(texts), _plain(texts)) == pytest.approx(forth)
 
 
 def test_a_neighbours_word_is_worth_a_share_and_does_not_pay_twice() -> None:
     texts = [[["lemon"], ["banana"], ["lemon"], [], ["plum"]]]
     first, between, third, after, far = _scored(texts, "lemon").of(_places(texts), _plain(texts))
     assert first == third
-    assert between == after == pytest.approx(first * RANKING.lexical_context)
+    assert between == after == pytest.approx(first * CONTEXT)
     assert far == 0
 
 
 def test_a_first_message_is_lifted_by_the_second() -> None:
     texts = [[["lemon", *["banana"] * 30], ["lemon", "lemon"]]]
     first, second = _scored(texts, "lemon").of(_places(texts), _plain(texts))
-    assert first == pytest.approx(second * RANKING.lexical_context)
+    assert first == pytest.approx(second * CONTEXT)
 
 
 def test_an_answer_takes_more_from_the_question_before_it_than_from_what_follows() -> None:
     texts = [[["lemon"], ["banana"], ["lemon"], ["plum"]]]
     answering = np.array([False, True, False, False])
     _, answer, question, after = _scored(texts, "lemon").of(_places(texts), answering)
-    assert answer == pytest.approx(question * (RANKING.lexical_context + RANKING.lexical_answer))
-    assert after == pytest.approx(question * RANKING.lexical_context)
+    assert answer == pytest.approx(question * (CONTEXT + ANSWER))
+    assert after == pytest.approx(question * CONTEXT)
 
 
 @given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
@@ -131,7 +129,7 @@ def test_a_unit_that_is_no_message_stands_alone() -> None:
     fact = uuid5(SPACE, "fact")
     postings = {"lemon": np.array([(fact.bytes, -1, 1, 3)], dtype=POSTING)}
     question = parse_question("lemon")
-    scores = score_postings(postings, question, Statistics(10, 3.0, {"lemon": 1}), RANKING)
+    scores = score_postings(postings, question, Statistics(10, 3.0, {"lemon": 1}))
     assert scores.best(5) == [(fact, -1)]
     assert (scores.of([(fact, -1), (fact, 0), (_session(0), -1)], np.zeros(3, dtype=np.bool_)) > 0).tolist() == [
         True,
@@ -155,7 +153,7 @@ def test_best_comes_first() -> None:
 
 
 def test_nothing_asked_scores_nothing() -> None:
-    scores = score_postings({}, parse_question("?"), Statistics(3, 3.0, {}), RankingSettings())
+    scores = score_postings({}, parse_question("?"), Statistics(3, 3.0, {}))
     assert scores.best(5) == []
     assert scores.of([(_session(0), 0)], ONE) == [0]
 
@@ -177,7 +175,7 @@ def test_a_word_that_was_too_common_to_be_read_does_not_lower_the_others() -> No
     postings = {"lemon": np.array([(_session(0).bytes, 0, 1, 3)], dtype=POSTING)}
     statistics = Statistics(1000, 3.0, {"lemon": 1, "banana": 900})
     alone, both = (
-        score_postings(postings, parse_question(asked), statistics, RANKING).of([(_session(0), 0)], ONE)
+        score_postings(postings, parse_question(asked), statistics).of([(_session(0), 0)], ONE)
         for asked in ("lemon", "lemon banana")
     )
     assert both == pytest.approx(alone)
@@ -213,24 +211,24 @@ def test_units_that_stand_alone_are_ranked_as_places_are() -> None:
     places = {term: np.array([(u, -1, tf, n) for u, tf, n in some], dtype=POSTING) for term, some in rows.items()}
     found = sorted({n for nth in held.values() for n in nth})
     statistics = Statistics(100, sum(4 + n for n in found) / len(found), {term: len(nth) for term, nth in held.items()})
-    scores = score_postings(places, question, statistics, RANKING).of(
+    scores = score_postings(places, question, statistics).of(
         [(unit, -1) for unit in units], np.zeros(30, dtype=np.bool_)
     )
-    ours = rank_units(alone, question, 100, RANKING, 30)
+    ours = rank_units(alone, question, 100, 30)
     assert dict(zip(ours.units, ours.scores, strict=True)) == pytest.approx(
         {unit.hex: score for unit, score in zip(units, scores, strict=True) if score}
     )
     assert list(ours.scores) == sorted(ours.scores, reverse=True)
     assert not ours.are_cut
     assert list(ours.banks) == [one if UUID(unit).bytes in of_one else other for unit in ours.units]
-    few = rank_units(alone, question, 100, RANKING, 5)
+    few = rank_units(alone, question, 100, 5)
     assert (few.units, few.are_cut) == (ours.units[:5], True)
 
 
 def test_a_term_that_was_not_read_says_that_there_are_more_and_takes_nothing_from_the_others() -> None:
     question, unit = parse_question("lemon tea"), uuid4()
     lemon = {"lemon": {uuid4(): np.array([(unit.bytes, 1, 4)], dtype=ALONE)}}
-    common = rank_units(lemon, question, 100, RANKING, 30, unread={"tea": 90})
-    absent = rank_units(lemon, question, 100, RANKING, 30)
+    common = rank_units(lemon, question, 100, 30, unread={"tea": 90})
+    absent = rank_units(lemon, question, 100, 30)
     assert (common.units, common.are_cut, absent.are_cut) == ([unit.hex], True, False)
     assert common.scores[0] > absent.scores[0]

@@ -15,6 +15,7 @@ from store.recall import recaller
 from store.recall.arms import query_arms
 from store.recall.candidate_queries import POOL
 from store.recall.filters import filter_parameters
+from store.recall.lexical import ANSWER, CONTEXT
 from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS, Recaller
 from store.recall.rules import RULES
@@ -329,8 +330,7 @@ async def test_an_answer_is_found_by_the_words_of_the_question_it_answers(memory
     scores = {
         i.session_name: i.explain.arms["lexical"].score for i in answer.items if i.explain and "clarinet" in i.text
     }
-    beside, answering = RecallSettings().ranking.lexical_context, RecallSettings().ranking.lexical_answer
-    assert scores["s1"] == pytest.approx((beside + answering) / beside * scores["s2"], rel=0.01)
+    assert scores["s1"] == pytest.approx((CONTEXT + ANSWER) / CONTEXT * scores["s2"], rel=0.01)
 
 
 async def test_arms_and_rules_can_be_left_out(memory: Memory) -> None:

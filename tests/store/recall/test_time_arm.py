@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import Explanation
-from store.recall.time_arm import TEXTS, TOLD_LATER, mentions_time, score_moments, score_timeliness, split_days
+from store.recall.time_arm import LONGER, TEXTS, TOLD_LATER, mentions_time, score_moments, score_timeliness, split_days
 from store.text.times import DAY, TimeSpan, find_spans
 from tests.store.recall.conftest import Memory
 
@@ -34,10 +34,16 @@ def test_what_was_said_then_fits_and_what_was_said_soon_after_fits_less() -> Non
     inside, after, long_after, before = (
         _fit("we talked", at, MAY) for at in (MAY.begin + 3 * DAY, MAY.end + DAY, MAY.end + 60 * DAY, MAY.begin - DAY)
     )
-    assert inside == 1
-    assert 0.5 < after < TOLD_LATER
+    assert inside == LONGER
+    assert 0.5 * LONGER < after < TOLD_LATER * LONGER
     assert 0 < long_after < 0.01
     assert before == 0
+
+
+def test_a_day_says_more_of_what_is_asked_for_than_a_longer_time() -> None:
+    at = FIFTH.begin + timedelta(hours=9)
+    assert _fit("we talked", at, FIFTH) == _fit("we talked", at, FIFTH, MAY) == 1
+    assert _fit("we talked", at, MAY) == _fit("we talked", at - DAY, FIFTH, MAY) == LONGER
 
 
 @pytest.mark.parametrize(
