@@ -2,7 +2,8 @@
 
 StoreError
 ├── TurnConflict        the turn is known with another body
-│   └── TurnErased          the turn was erased, in whole or in part: its name is used up
+│   ├── TurnErased          the turn was erased, in whole or in part: its name is used up
+│   └── TurnEnded           the turn's bank has ended since it was accepted: its name is used up
 ├── ResourceBusy        another transaction held a lock for longer than the time-out (try again)
 │   └── TurnBusy            another request is writing this turn right now
 ├── AuthorityEnded      the key of the call was revoked or has expired since the call began; nothing was written
@@ -48,6 +49,10 @@ class TurnConflict(StoreError):
 
 class TurnErased(TurnConflict):
     """The turn was erased, in whole or in part: nothing is stored under its name again."""
+
+
+class TurnEnded(TurnConflict):
+    """The turn was accepted, and its bank has ended since: no read shows it, and it is not stored again."""
 
 
 class ResourceBusy(StoreError):

@@ -15,6 +15,7 @@ from afterturn_client import (
     PermissionDeniedError,
     RefusedTurn,
     TurnConflictError,
+    TurnEndedError,
     TurnErasedError,
     TurnReceipt,
     UnauthenticatedError,
@@ -160,6 +161,9 @@ class TurnSender:
             self.tally.accepted += not result.duplicate
             self.tally.duplicates += result.duplicate
             self.tally.position = max(self.tally.position, result.position)
+        elif isinstance(result.error, TurnEndedError):
+            self.tally.conflicts += 1
+            self.report(item.line, str(result.error))
         elif isinstance(result.error, TurnConflictError):
             self._settle_conflict(item, erased=isinstance(result.error, TurnErasedError))
         elif is_transient(result.error):

@@ -25,7 +25,6 @@ from producers.errors import (
 from store.database_outage import is_outage, is_statement_timeout, state_of
 from store.errors import (
     AuthorityEnded,
-    ConcurrencyError,
     ErasedMeanwhile,
     EventRefused,
     InvalidDatabaseUrl,
@@ -47,6 +46,7 @@ from store.errors import (
     SessionDefaultsMissing,
     TargetTaken,
     TurnConflict,
+    TurnEnded,
     TurnErased,
 )
 
@@ -80,8 +80,8 @@ WIRES: Mapping[type[Exception], Wire] = {
     NotFound: Wire(404, "NOT_FOUND"),
     TooSlow: Wire(408, "REQUEST_TIMEOUT", retryable=True, headers=CLOSE),
     TurnErased: Wire(409, "TURN_ERASED"),
+    TurnEnded: Wire(409, "TURN_ENDED"),
     TurnConflict: Wire(409, "TURN_CONFLICT"),
-    ConcurrencyError: Wire(409, "TURN_CONFLICT"),
     EventRefused: Wire(409, "VERSION_CONFLICT"),
     MissingParent: Wire(409, "PARENT_MISSING"),
     ErasedMeanwhile: Wire(409, "ERASED"),

@@ -12,7 +12,16 @@ from sqlalchemy import and_, bindparam, select, text, true
 from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
-from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict, TurnErased
+from store.errors import (
+    NotFound,
+    QuotaExceeded,
+    ResourceBusy,
+    StoreError,
+    TurnBusy,
+    TurnConflict,
+    TurnEnded,
+    TurnErased,
+)
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.listings import Listings
@@ -85,6 +94,7 @@ TURN_STATUS = text("""
       from afterturn.turn_t t, jsonb_each(t.ended) e
      where t.host_id = :host and t.turn_id = :turn""")
 
+HAS_ENDED = "the bank of this turn has ended since the turn was accepted; send it under another name to store it anew"
 WAS_ERASED = (
     "this turn was erased, and nothing is stored under its name again: to store it anew, send it with another turn_id "
     "or session_id"
@@ -254,6 +264,8 @@ def _build_answer(found: AppendOutcome) -> Appended | StoreError:
         return TurnBusy(BUSY)
     if over := refusal_of(outcome):
         return over
+    if outcome == "ended":
+        return TurnEnded(HAS_ENDED)
     if outcome == "conflict" or position is None:
         return TurnConflict("this turn was accepted before with another body")
     duplicate = outcome == "duplicate"

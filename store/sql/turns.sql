@@ -7,7 +7,7 @@
 -- it, when it came, the bytes of its messages, whether it brings what makes its bank and session where they do not live
 -- (`begins`), the number of the turn before it for the same session (`follows`, 0 for none), and its events, whole: what is
 -- said comes with its terms and its length in words. Answers each turn: accepted, duplicate (with the first position),
--- conflict, busy (another request is writing it right now), unborn (bank or session do not live, and nothing was brought to
+-- conflict, ended (it is known, and its bank has ended since), busy (another request is writing it right now), unborn (bank or session do not live, and nothing was brought to
 -- make them), held (another writer has its bank or session, and p_wait does not say to wait for that), or `over ...` (a
 -- quota is used up). `delivers`: whether the turn, if it is accepted, is handed to a gateway.
 create or replace function afterturn.append_turns(
@@ -162,6 +162,15 @@ begin
     end if;
 end $$;
 
+-- Whether a bank has ended after a position of the log, whatever has begun in it since, or has expired by a time.
+create or replace function afterturn.bank_has_ended(p_host uuid, p_bank uuid, p_position bigint, p_at timestamptz) returns boolean
+language sql stable
+return exists (select from afterturn.event_store_t e
+                where e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key = '' and e.position > p_position
+                  and e.event_type = 'AgentMemoryBankDeletedEvent')
+    or exists (select from afterturn.agent_memory_bank_t b
+                where b.host_id = p_host and b.bank_id = p_bank and b.expires_at <= p_at);
+
 -- Decides what becomes of turns that have no outcome yet, and writes the events of those that are accepted to the log, with
 -- the version of the session's history and the number of each message in its session. Of beginnings, those of banks and sessions that
 -- live already are left out; deleted ones begin again, under an id of their own. A turn's position is that of its last
@@ -208,6 +217,8 @@ begin
         end if;
         positions[t] := v_known.position;
         outcomes[t] := coalesce(outcomes[t], case
+            when v_known.digest = v_turn.digest and afterturn.bank_has_ended(p_host, v_turn.bank, v_known.position, v_turn.accepted_at)
+                then 'ended'
             when v_known.digest = v_turn.digest then 'duplicate'
             when v_known.digest <> v_turn.digest then 'conflict'
             when v_turn.begins or (v_known.bank_lives and v_known.lives) then 'accepted'

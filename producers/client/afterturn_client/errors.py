@@ -10,8 +10,9 @@ AfterturnError
 │   ├── UnauthenticatedError       401 UNAUTHENTICATED
 │   ├── PermissionDeniedError      403 PERMISSION_DENIED
 │   ├── NotFoundError              404 NOT_FOUND (a foreign id is not found either)
-│   ├── TurnConflictError          409 TURN_CONFLICT: another body, or the unit changed meanwhile
-│   │   └── TurnErasedError            409 TURN_ERASED: the turn was erased, and its name is used up
+│   ├── TurnConflictError          409 TURN_CONFLICT: another body
+│   │   ├── TurnErasedError            409 TURN_ERASED: the turn was erased, and its name is used up
+│   │   └── TurnEndedError             409 TURN_ENDED: its bank has ended since, and its name is used up
 │   ├── ResourceBusyError          409 RESOURCE_BUSY: another request writes it right now
 │   ├── EventRefusedError          409, 422: the service's log does not take what the call would write
 │   ├── PayloadTooLargeError       413 PAYLOAD_TOO_LARGE
@@ -101,6 +102,10 @@ class TurnErasedError(TurnConflictError):
     """409: the turn was erased; to store it anew, send it under another name."""
 
 
+class TurnEndedError(TurnConflictError):
+    """409: the turn's bank has ended since it was accepted; to store it anew, send it under another name."""
+
+
 class ResourceBusyError(ApiError):
     """409: the turn is being written by another request; try again shortly."""
 
@@ -140,6 +145,7 @@ BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
         "PERMISSION_DENIED": PermissionDeniedError,
         "NOT_FOUND": NotFoundError,
         "TURN_CONFLICT": TurnConflictError,
+        "TURN_ENDED": TurnEndedError,
         "TURN_ERASED": TurnErasedError,
         "RESOURCE_BUSY": ResourceBusyError,
         "VERSION_CONFLICT": EventRefusedError,

@@ -60,7 +60,8 @@ async def list_banks(request: Request, call: TenantCall) -> Response:
     **describe_route(
         "Change a bank's language or expiry",
         "New words are cut by the new language at once, older ones follow until `settled`. With `expires_at` "
-        "null it never ends; one that has ended is there again.",
+        "null it never ends; one that has expired is there again until workers end "
+        "it, within minutes; after that, `POST /api/v1/banks` begins it anew, empty.",
         CallerClass.KEEPER,
         CHANGED,
         body=BankChange,

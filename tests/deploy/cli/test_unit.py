@@ -112,7 +112,7 @@ def test_a_correction_is_sent_as_it_was_given(server: Loopback, data: Path, text
 
 
 def test_a_unit_that_changed_meanwhile_ends_with_one(data: Path, double: NativeDouble) -> None:
-    double.before = lambda _seen: JSONResponse(refusal("TURN_CONFLICT", "another writer wrote that version"), 409)
+    double.before = lambda _seen: JSONResponse(refusal("VERSION_CONFLICT", "another writer wrote that version"), 409)
     result = run(data, "correct", UNIT, "We sail", "--version", "1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "another writer wrote that version" in result.stderr

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from store import identity
+from store.maintenance.ending import ExpiryTask
 from tests.producers.conftest import Tenant, World
 
 HOUR = timedelta(hours=1)
@@ -112,3 +115,36 @@ async def test_where_most_of_the_best_have_ended_as_many_results_come_back_as_we
     assert {text for text in found if "sails" in text} == {
         f"the red boat sails again, number {n}" for n in range(95, 100)
     }
+
+
+async def test_a_turn_sent_again_after_its_bank_ended_is_refused_and_revives_nothing(
+    world: World, ana: Tenant, turn: dict[str, Any], at: Callable[[timedelta], str]
+) -> None:
+    said = {**turn, "bank": "trip"}
+    await ana.http.post("/api/v1/banks", json={"bank": "trip", "expires_at": at(HOUR)})
+    assert (await ana.http.post("/api/v1/turns", json=said)).status_code == 201
+    host, bank = identity.host_id(ana.host), identity.bank_id(identity.host_id(ana.host), "trip")
+
+    async def send_again() -> tuple[int, str]:
+        reply = await ana.http.post("/api/v1/turns", json=said)
+        return reply.status_code, reply.json()["error"]["code"]
+
+    async def is_alive() -> list[bool]:
+        rows = await world.sql("select active from afterturn.agent_memory_bank_t where bank_id = :bank", bank=bank)
+        return [row.active for row in rows]
+
+    expired = "update afterturn.agent_memory_bank_t set expires_at = now() - interval '1 minute' where bank_id = :bank"
+    await world.sql(expired, bank=bank)
+    assert await send_again() == (409, "TURN_ENDED")
+    found = await ExpiryTask(world.database, world.clock).find_ending(host, UUID(int=0))
+    assert found is not None
+    await ExpiryTask(world.database, world.clock).end(host, found)
+    for _ in range(2):
+        assert (await send_again(), await is_alive()) == ((409, "TURN_ENDED"), [False])
+    new = {**said, "turn_id": "2"}
+    assert (await ana.http.post("/api/v1/turns", json=new)).status_code == 201, "another turn begins the bank anew"
+    assert (await send_again(), await is_alive()) == ((409, "TURN_ENDED"), [True])
+    again = await ana.http.post("/api/v1/turns", json=new)
+    assert (again.status_code, again.json()["duplicate"]) == (200, True)
+    units = await ana.http.get("/api/v1/units?bank=trip")
+    assert {unit["turn_id"] for unit in units.json()["units"]} == {"2"}

@@ -88,7 +88,7 @@ async def test_whoever_saw_an_older_version_is_refused(ana: Tenant, turn: dict[s
     answers = await asyncio.gather(*(ana.http.patch(f"/api/v1/units/{unit}", json=body) for body in bodies))
     assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
     error = next(answer.json()["error"] for answer in answers if answer.status_code == 409)
-    assert (error["code"], error["retryable"]) == ("TURN_CONFLICT", False)
+    assert (error["code"], error["retryable"]) == ("VERSION_CONFLICT", False)
     assert NEW not in error["message"]
 
 
