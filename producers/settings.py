@@ -121,6 +121,18 @@ class QueueSettings(BaseModel):
         return self
 
 
+class ConsoleSettings(BaseModel):
+    """The console: pages in a browser, for people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool | None = Field(
+        default=None,
+        description="whether the API serves the console at /console; null: under `afterturn up` it does, elsewhere it "
+        "does not. Turn it on behind TLS: beyond loopback a browser keeps a session over https alone",
+    )
+
+
 class ApiSettings(BaseModel):
     """The HTTP interface: where it listens, and what a request may take. Times are totals, not gaps between bytes."""
 
@@ -138,6 +150,7 @@ class ApiSettings(BaseModel):
         description="port the API listens on; 0 picks a free one; change it where 8300 is taken",
     )
     mcp: McpSettings = Field(default_factory=McpSettings)
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     allowed_hosts: tuple[Annotated[str, AfterValidator(check_host_name)], ...] = Field(
         default=(),
         description="list of names that a request's Host and Origin may have, each with any port, or `name:port` with "

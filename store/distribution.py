@@ -17,6 +17,7 @@ REFERENCE_TABLES: Mapping[str, str] = {
     "afterturn.api_key_t": "a key is found by its hash before its tenant is known",
     "afterturn.gateway_target_t": "a gateway's user belongs to one tenant of all",
     "public.afterturn_cluster": "tells of the cluster, of no tenant",
+    "public.afterturn_console_session": "a session is found by its hash before its tenant is known",
     "public.afterturn_gate": "is shared by all tenants that call one service",
     "public.afterturn_live_model": "tells of the service, of no tenant",
     "public.afterturn_maintenance": "tells of the service, of no tenant",

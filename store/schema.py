@@ -865,7 +865,7 @@ CALL_AUDIT = Table(
     Column("request_id", Uuid),
     #: number of rows that an operator's command changed
     Column("rows", BigInteger),
-    CheckConstraint("door in ('http', 'gateway', 'mcp', 'operator')"),
+    CheckConstraint("door in ('http', 'gateway', 'mcp', 'operator', 'console')"),
     # WHY: calls are listed newest first, and pruned by age.
     Index("call_audit_by_time", "at"),
 )
@@ -1089,6 +1089,27 @@ OPERATOR_KEY = Table(
     #: whether it may make and rotate keys of tenants, which read content
     Column("makes_keys", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("key_hash"),
+    schema="public",
+)
+
+#: Sessions of the console and one-time links into it, by digest; only functions of the owner read and write them.
+CONSOLE_SESSION = Table(
+    "afterturn_console_session",
+    METADATA,
+    #: of a session: SHA-256 over both halves of its secret, of which the browser keeps one in a cookie
+    Column("secret_hash", LargeBinary, primary_key=True),
+    #: a link opens one session and is deleted with that
+    Column("is_link", Boolean, nullable=False),
+    #: the tenant's key that was shown; null: only an operator's was
+    Column("key_id", Uuid),
+    #: the operator's key that was shown; null: only a tenant's was
+    Column("operator_key_id", Uuid),
+    Column("created_at", TIME, nullable=False, server_default=func.now()),
+    #: time of the last call, to the minute
+    Column("seen_at", TIME, nullable=False, server_default=func.now()),
+    CheckConstraint("coalesce(key_id, operator_key_id) is not null"),
+    # WHY: what has ended is deleted when another session begins.
+    Index("console_sessions_by_time", "seen_at"),
     schema="public",
 )
 

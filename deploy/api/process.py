@@ -74,6 +74,7 @@ from store.plugin.search import PluginSearch
 from store.recall.recaller import Recaller
 from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.call_audit import CallAudit
+from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
@@ -173,6 +174,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         issuers=issuers if settings.api.mcp.issuers else None,
         fair=owned.fair,
         plugin=make_store_finder(_build_plugin_parts(settings, owned), issuers.authenticate),
+        sessions=ConsoleSessions(owned.database) if settings.api.console.enabled else None,
     )
 
 

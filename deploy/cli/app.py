@@ -87,6 +87,11 @@ COMMANDS: Mapping[str, Command] = {
         "Memory",
         "Show facts about a user: current values, since when, how often stated, and their source turns.",
     ),
+    "console": Command(
+        "deploy.cli.console:console_command",
+        "Memory",
+        "Print a link that signs a browser in to the console: it works once, within an hour.",
+    ),
     "mcp": Command(
         "deploy.cli.agent_commands:mcp_command",
         "Memory",

@@ -51,7 +51,7 @@ class OperatorApi:
             raise exit_with(str(error), 2) from None
         if reply.is_success:
             return reply.json() if reply.content else {}
-        raise exit_with(f"the service refused: {_read_refusal(reply)}", 2 if reply.status_code in {401, 403} else 1)
+        raise exit_with(f"the service refused: {read_refusal(reply)}", 2 if reply.status_code in {401, 403} else 1)
 
 
 def find_operator_api(stack: Stack) -> OperatorApi | None:
@@ -60,7 +60,8 @@ def find_operator_api(stack: Stack) -> OperatorApi | None:
     return OperatorApi(stack, key) if key.startswith(OPERATOR_PREFIX) else None
 
 
-def _read_refusal(reply: httpx.Response) -> str:
+def read_refusal(reply: httpx.Response) -> str:
+    """Return what a refusal says, fit for a terminal."""
     try:
         return replace_unprintable(str(reply.json()["error"]["message"]))
     except (ValueError, KeyError, TypeError):

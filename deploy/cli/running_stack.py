@@ -130,14 +130,19 @@ def find_owner_url(stack: Stack) -> str:
     return url
 
 
-def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
-    """Return a client with the stack's own key; exits 2 when there is none."""
+def read_key(stack: Stack) -> str:
+    """Return the key that commands send; exits 2 when there is none."""
     try:
-        key = stack.api_key()
+        return stack.api_key()
     except (OSError, UnicodeDecodeError):
         raise exit_with(
             f"no key can be read from {stack.api_key_file}; for a service elsewhere, set client.key ({KEY_VARIABLE})", 2
         ) from None
+
+
+def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
+    """Return a client with the stack's own key; exits 2 when there is none."""
+    key = read_key(stack)
     try:
         return Afterturn(stack.api, key, bank=bank, timeout_s=timeout_s, retry=retry, allow_http=stack.allow_http)
     except InvalidRequestError as error:

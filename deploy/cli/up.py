@@ -11,6 +11,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from deploy.cli.console import ConsoleUnavailable, create_link
 from deploy.local.errors import EmbeddedError
 from deploy.local.folder_lock import FolderInUse
 from deploy.local.local_stack import LocalStack, PortInUse
@@ -123,6 +124,7 @@ def _print_ready(stack: Stack) -> None:
         "Remember something, then ask for it:",
         f"  {_format_curl(stack, 'turns', EXAMPLE_TURN)}",
         f"  {_format_curl(stack, 'recall', EXAMPLE_QUESTION)}",
+        *_describe_console(stack),
         *(
             [f"Prometheus: {find_alerts_page(stack.prometheus)}; dashboards for Grafana: deploy/grafana."]
             if stack.prometheus
@@ -131,6 +133,14 @@ def _print_ready(stack: Stack) -> None:
         f"Logs are in {stack.api_key_file.with_name('logs')}. Ctrl-C stops everything; what was remembered stays.",
     )
     _print_at_once("\n".join(lines), sys.stdout)
+
+
+def _describe_console(stack: Stack) -> list[str]:
+    """Return the line that says how to open the console; no line where it is not served."""
+    try:
+        return [f"Console (this link signs in once): {create_link(stack, stack.api_key())}"]
+    except ConsoleUnavailable:
+        return []
 
 
 def _print_at_once(text: str, stream: TextIO) -> None:

@@ -1,5 +1,6 @@
 """Describes the API and the workers as child processes: command lines and environment."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -65,6 +66,7 @@ class Services:
             "AFTERTURN_BROKER__URL": self.broker_url,
             "AFTERTURN_API__HOST": settings.api.host,
             "AFTERTURN_API__PORT": str(self.port),
+            "AFTERTURN_API__CONSOLE__ENABLED": json.dumps(settings.api.console.enabled is not False),
             "AFTERTURN_LOG__FORMAT": settings.log.format.value,
         }
         ours = {name: value for name, value in os.environ.items() if name != "AFTERTURN_DATABASE__OWNER_URL"}

@@ -4,6 +4,8 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount
 
+from producers.console.pages import PAGE as CONSOLE_PAGE
+from producers.console.pages import console_routes
 from producers.fair_queue import FairQueue
 from producers.http.authentication import Authenticator
 from producers.http.error_responses import routing_response
@@ -11,6 +13,7 @@ from producers.http.middleware import REQUEST_ID, CallMiddleware
 from producers.http.openapi import complete_description
 from producers.http.routes import (
     banks,
+    console,
     documentation,
     erasures,
     gateway,
@@ -29,6 +32,7 @@ from producers.service.auditing import CallRecorder
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.settings import ApiSettings, FairnessSettings
+from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
 
 SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
@@ -46,13 +50,14 @@ def create_app(
     operations: Operations | None = None,
     issuers: Authenticator | None = None,
     plugin: StoreOf | None = None,
+    sessions: ConsoleSessions | None = None,
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
     Every failure is answered as the contract says, with a request id that is also in the log. Browsers may not use it
     from other origins. The `recorder`, if there is one, records each call; `fair` schedules the calls of tenants.
     `issuers` accept tokens beside keys. With `plugin`, it also serves the memory plugin's routes, for callers
-    with a key.
+    with a key; with `sessions`, the console.
     """
     app = FastAPI(
         title="Afterturn",
@@ -67,6 +72,7 @@ def create_app(
     )
     accepted = issuers or keys
     app.state.memory, app.state.keys, app.state.operations = memory, accepted, operations
+    app.state.console = sessions
     fair = fair or FairQueue(FairnessSettings())
     app.add_middleware(CallMiddleware, settings=settings, fair=fair, recorder=recorder)
     if plugin is not None:
@@ -77,7 +83,8 @@ def create_app(
         *((mcp.mcp_routes(memory, accepted, settings),) if settings.mcp.tools.memory.enabled else ()),
         *((operator.router,) if operations is not None else ()),
         service.service_routes(health, metrics),
-        documentation.page_routes(app.title, app.openapi_url or ""),
+        *((console.router, console_routes()) if sessions is not None else ()),
+        documentation.page_routes(app.title, app.openapi_url or "", home="/docs" if sessions is None else CONSOLE_PAGE),
     ):
         # Its routes are added directly, because an included router would search for a route three times.
         app.router.routes += router.routes

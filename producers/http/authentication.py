@@ -1,10 +1,12 @@
-"""Authenticates requests: a key becomes a grant, once the fair queue gives its tenant a slot.
+"""Authenticates requests: a key, or a session of the console, becomes a grant, once the queue gives its tenant a slot.
 
 Handlers take `TenantCall`, `RecallCall` or `OperatorCall` as a parameter; FastAPI resolves it before they begin.
 """
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Protocol
 from uuid import UUID
 
@@ -13,16 +15,20 @@ from fastapi import Depends, Request
 from producers.bearer import read_bearer
 from producers.errors import PermissionDenied, Unauthenticated
 from producers.fair_queue import RECALL_WEIGHT, weight_of
+from producers.http.console_cookie import read_session
 from producers.http.middleware import ENTER, GRANT
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from store.tenancy.call_audit import NO_HOST
+from store.tenancy.console_sessions import ConsoleSessions, SessionSecret
 from store.tenancy.keys import Grant
 from store.tenancy.operator_keys import Operator
 from store.tenancy.tokens import OPERATOR_PREFIX
 
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 KEY_ENDED = "this key opens nothing (any more)"
+OPERATOR_NEEDED = "this needs a key of an operator (`afterturn keys create --operator`)"
+SESSION_ENDED = "the session of the console has ended: sign in again"
 KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"
 
 
@@ -95,14 +101,45 @@ def get_authenticator(request: Request) -> Authenticator:
     return keys
 
 
+def get_sessions(request: Request) -> ConsoleSessions | None:
+    """Return the sessions of the console; None: it is not served."""
+    sessions: ConsoleSessions | None = request.app.state.console
+    return sessions
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyOfSession:
+    """The tenant's key of a session, looked up by the session's secret whatever the token."""
+
+    sessions: ConsoleSessions
+    secret: SessionSecret
+
+    async def authenticate(self, token: str) -> Grant | None:
+        del token
+        return await self.sessions.find_grant(self.secret)
+
+
+async def _authenticate(request: Request, weight: int | None = None) -> Grant:
+    """Return the grant of the bearer's key, or of the console's session, once the tenant has a slot."""
+    sessions = get_sessions(request)
+    secret = None if sessions is None else read_session(request)
+    if sessions is None or secret is None:
+        return await authenticate_and_queue(request, get_authenticator(request), weight)
+    grant = await sessions.find_grant(secret)
+    if grant is None and await sessions.find_operator(secret) is not None:
+        raise PermissionDenied("a key of an operator opens /api/v1/operator/* only")
+    if grant is None:
+        raise Unauthenticated(SESSION_ENDED)
+    await wait_for_slot(request, _KeyOfSession(sessions, secret), grant, weight)
+    return grant
+
+
 async def _admit_call(request: Request) -> AuthenticatedCall:
-    return AuthenticatedCall(await authenticate_and_queue(request, get_authenticator(request)), get_memory(request))
+    return AuthenticatedCall(await _authenticate(request), get_memory(request))
 
 
 async def _admit_recall(request: Request) -> AuthenticatedCall:
-    return AuthenticatedCall(
-        await authenticate_and_queue(request, get_authenticator(request), RECALL_WEIGHT), get_memory(request)
-    )
+    return AuthenticatedCall(await _authenticate(request, RECALL_WEIGHT), get_memory(request))
 
 
 TenantCall = Annotated[AuthenticatedCall, Depends(_admit_call)]
@@ -142,20 +179,43 @@ class AuthenticatedOperator:
 async def _admit_operator(request: Request) -> AuthenticatedOperator:
     """Return an operator's call. Raises Unauthenticated, Overloaded; PermissionDenied for a key of a tenant."""
     operations: Operations = request.app.state.operations
-    token = read_bearer(request.headers)
+    find = _choose_operator_lookup(request, operations)
+    key = await find()
+    request.scope[GRANT] = OperatorGrant(key.key_id)
+    begun = time.monotonic()
+    await request.scope[ENTER](NO_HOST, weight_of(await _measure_body(request)))
+    if time.monotonic() - begun > SHORT_WAIT_S:
+        key = await find()
+    return AuthenticatedOperator(key, operations, request)
+
+
+def _choose_operator_lookup(request: Request, operations: Operations) -> Callable[[], Awaitable[Operator]]:
+    """Return the function that looks the operator up, by the console's session or by the bearer's key."""
+    sessions = get_sessions(request)
+    secret = None if sessions is None else read_session(request)
+    if sessions is None or secret is None:
+        return partial(_find_operator_by_key, operations, read_bearer(request.headers))
+    return partial(_find_operator_by_session, sessions, secret)
+
+
+async def _find_operator_by_key(operations: Operations, token: str) -> Operator:
     if not token:
         raise Unauthenticated(KEY_NEEDED)
     key = await operations.keys.authenticate(token)
     if key is None and token.startswith(OPERATOR_PREFIX):
         raise Unauthenticated(KEY_ENDED)
     if key is None:
-        raise PermissionDenied("this needs a key of an operator (`afterturn keys create --operator`)")
-    request.scope[GRANT] = OperatorGrant(key.key_id)
-    begun = time.monotonic()
-    await request.scope[ENTER](NO_HOST, weight_of(await _measure_body(request)))
-    if time.monotonic() - begun > SHORT_WAIT_S and await operations.keys.authenticate(token) is None:
-        raise Unauthenticated(KEY_ENDED)
-    return AuthenticatedOperator(key, operations, request)
+        raise PermissionDenied(OPERATOR_NEEDED)
+    return key
+
+
+async def _find_operator_by_session(sessions: ConsoleSessions, secret: SessionSecret) -> Operator:
+    operator = await sessions.find_operator(secret)
+    if operator is None and await sessions.find_grant(secret) is not None:
+        raise PermissionDenied(OPERATOR_NEEDED)
+    if operator is None:
+        raise Unauthenticated(SESSION_ENDED)
+    return operator
 
 
 OperatorCall = Annotated[AuthenticatedOperator, Depends(_admit_operator)]

@@ -37,6 +37,8 @@ SERVER = (b"server", b"afterturn")
 ENTER = "afterturn.enter"
 #: The scope's key of the request's grant, once that is known.
 GRANT = "afterturn.grant"
+#: The scope's key that is there when the console makes the call.
+CONSOLE = "afterturn.console"
 #: The path prefixes of the interfaces, routed or not; other calls (health, metrics, documentation) are not audited.
 INTERFACES = {
     "/api/v1/operator/": call_audit.Interface.OPERATOR,
@@ -188,6 +190,8 @@ class _HttpRequest:
     def _record(self, recorder: CallRecorder, method: str, route: str, took: float) -> None:
         path = self._scope["path"]
         interface = next((interface for start, interface in INTERFACES.items() if path.startswith(start)), None)
+        if CONSOLE in self._scope:
+            interface = call_audit.Interface.CONSOLE
         if interface is not None:
             grant = self._scope.get(GRANT)
             call = call_audit.AuditedCall(

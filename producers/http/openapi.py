@@ -73,7 +73,13 @@ class CallerClass(StrEnum):
     )
     KEEPER = "a key that may write and reaches the bank; of a bank that others share, only a key of the whole tenant"
     OPERATOR = "a key of an operator (`afterturn keys create --operator`), which has no tenant and reads no content"
+    CONSOLE = "the console's page: its session stands in a cookie and the header `x-console-session`"
+    BODY_KEYS = "anyone with a key, which stands in the body"
     GATEWAY = "the gateway's user: `user_id` and `user_key` stand in the body"
+
+
+#: Callers whose credential is no key in the header.
+OWN_CREDENTIALS = frozenset({CallerClass.GATEWAY, CallerClass.CONSOLE, CallerClass.BODY_KEYS})
 
 
 class Failure(BaseModel):
@@ -168,7 +174,7 @@ def describe_route(
     `error_responses.WIRES`.
     """
     with_key = access is not CallerClass.ANYONE
-    extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not CallerClass.GATEWAY else {}
+    extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access not in OWN_CREDENTIALS else {}
     if body is not None:
         extra["requestBody"] = _RequestBody(body)
     if query is not None:

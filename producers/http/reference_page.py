@@ -111,6 +111,6 @@ def _render_codes() -> Iterator[str]:
 
 if __name__ == "__main__":
     # The description can be built without the parts that answer requests.
-    nothing = cast("Any", None)
-    app = create_app(nothing, nothing, nothing, nothing, ApiSettings(), operations=cast("Any", object()))
+    nothing, present = cast("Any", None), cast("Any", object())
+    app = create_app(nothing, nothing, nothing, nothing, ApiSettings(), operations=present, sessions=present)
     sys.stdout.write(render_reference(app.openapi()))

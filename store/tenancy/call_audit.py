@@ -56,6 +56,7 @@ class Interface(StrEnum):
     GATEWAY = "gateway"
     MCP = "mcp"
     OPERATOR = "operator"
+    CONSOLE = "console"
 
 
 @dataclass(frozen=True, slots=True)

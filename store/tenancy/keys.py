@@ -170,7 +170,7 @@ class Keys:
 
     async def _find(self, hashed: bytes) -> Grant | None:
         rows = await self._database.operator_fetch(FIND, hashed)
-        return _build_grant(rows[0]) if rows else None
+        return build_grant(rows[0]) if rows else None
 
     async def read_erasure(self, host: UUID, user: UUID) -> datetime | None:
         """Return when the erasure of a user was last requested; None: never. Cached for `CACHE_S` seconds."""
@@ -278,7 +278,8 @@ def _make_token(gateway_user: str | None) -> str:
     return new_token("uk_" if gateway_user else "at_")
 
 
-def _build_grant(row: Record) -> Grant:
+def build_grant(row: Record) -> Grant:
+    """Return the grant of a row that the database found a key by."""
     return Grant(
         row["key_id"],
         row["host_id"],

@@ -41,6 +41,7 @@ from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from store.tenancy.banks import Banks
 from store.tenancy.call_audit import CallAudit
+from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
 from tests.producers.schemas import HeldToSchema
 from tests.producers.words import WordEmbedder
@@ -166,6 +167,7 @@ def build(
         fair=fair,
         operations=Operations(database, clock),
         issuers=issuers and issuers(keys),
+        sessions=ConsoleSessions(database),
     )
     return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder, memory)
 

@@ -25,7 +25,13 @@ UNTRIED = {
     "GET /metrics": "counts over all tenants; no label names one",
     "GET /openapi.json": "the description of the interface",
     "GET /v1/health": "says whether the memory plugin can work",
-    "GET /": "sends a browser to /docs",
+    "GET /": "sends a browser to a page",
+    "GET /console": "the page of the console, the same for everyone",
+    "GET /console/assets/{name}": "what that page is made of, out of a package",
+    "POST /api/v1/console/links": "makes a link for keys that it is given",
+    "POST /api/v1/console/session": "opens a session of the key it is given, and names that key alone",
+    "GET /api/v1/console/session": "names the key of the session that is shown",
+    "DELETE /api/v1/console/session": "ends the session that is shown",
     "GET /docs": "shows the description of the interface",
     "* /docs/assets": "what that page is made of, out of a package",
 }
@@ -40,6 +46,7 @@ UNTRIED_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("reference", "time", "without", "kinds"), _FORM),
     **dict.fromkeys(("wait_ms", "position", "min_position"), _WAITS),
     **dict.fromkeys(("conversation_items", "current_input_start", "current_input_count"), "the caller's own items"),
+    **dict.fromkeys(("keys", "key", "link"), "the caller's own credential, in its place in the body"),
     "base_instructions": "accepted, and not used",
     "sources": "asks a gateway, which no tenant of the check has",
 }

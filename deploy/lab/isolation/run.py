@@ -49,6 +49,7 @@ from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from store.tenancy.banks import Banks
+from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
 
 #: One try in this many is made over HTTP.
@@ -147,6 +148,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         settings,
         operations=Operations(database, clock),
         plugin=make_store_finder(_build_plugin(database, notifier, clock), keys.authenticate),
+        sessions=ConsoleSessions(database),
     )
 
 

@@ -16,8 +16,8 @@ PACKAGE = ("fastapi_offline", "static")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
-def page_routes(title: str, openapi_url: str) -> APIRouter:
-    """Return the routes of the page and of the files that it loads; a browser at the root is sent to the page."""
+def page_routes(title: str, openapi_url: str, home: str = PAGE) -> APIRouter:
+    """Return the routes of the page and of the files that it loads; a browser at the root is sent to `home`."""
     page = _build_page(title, openapi_url)
     router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])
 
@@ -28,7 +28,7 @@ def page_routes(title: str, openapi_url: str) -> APIRouter:
     @router.get("/", include_in_schema=False)
     async def open_page(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            return RedirectResponse(PAGE, 302)
+            return RedirectResponse(home, 302)
         raise HTTPException(404)
 
     return router

@@ -54,7 +54,7 @@ async def test_a_browser_at_the_root_is_sent_to_the_page_and_a_program_learns_of
     async with world.client() as client:
         browser = await client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
         program = await client.get("/")
-    assert (browser.status_code, browser.headers["location"]) == (302, "/docs")
+    assert (browser.status_code, browser.headers["location"]) == (302, "/console")
     assert (program.status_code, program.json()["error"]["code"]) == (404, "NOT_FOUND")
     assert "/docs" in program.json()["error"]["message"]
 

@@ -218,6 +218,7 @@ async def test_every_operation_answers_as_it_is_described(
     await call_banks_and_erasures(caller)
     await call_gateway_and_service(world, caller)
     await call_operator(world, caller)
+    await call_console(world, caller)
     declared = {
         f"{name} {status}"
         for name, operation in operations(described)
@@ -337,6 +338,20 @@ async def call_gateway_and_service(world: World, call: Caller) -> None:
     for path in ("/health/live", "/health/ready", "/metrics"):
         await call(200, "GET", path)
     await user.http.aclose()
+
+
+async def call_console(world: World, call: Caller) -> None:
+    """The console's page shows its session in place of a key."""
+    tenant = await world.tenant()
+    transport = httpx.ASGITransport(call.held)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300") as browser:
+        page, session = Caller(browser, call.held), f"{V1}/console/session"
+        await page(201, "POST", f"{V1}/console/links", {"keys": [tenant.token]})
+        half = (await page(201, "POST", session, {"key": tenant.token}))["session"]
+        browser.headers["x-console-session"] = half
+        await page(200, "GET", session)
+        await page(204, "DELETE", session)
+    await tenant.http.aclose()
 
 
 async def call_operator(world: World, call: Caller) -> None:

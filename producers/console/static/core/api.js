@@ -1,0 +1,84 @@
+// The one client of the public API. Every call of the console goes through `call`.
+
+const HALF = "afterturn.session";
+const PATIENCE_MS = 60_000;
+
+/** A refusal of the API, in its own words. */
+export class ApiError extends Error {
+  constructor(status, error, requestId) {
+    super(error.message);
+    Object.assign(this, { status, code: error.code, details: error.details || {}, requestId });
+  }
+}
+
+/** Raised where no answer came: the network, or a service that is down. */
+export class NoAnswer extends Error {}
+
+// The page's half of the session; the other is in a cookie that no script reads. Storage belongs to this origin, with
+// its port: another server on this machine is sent the cookie and never this.
+export const session = {
+  half: () => localStorage.getItem(HALF),
+  keep: (half) => localStorage.setItem(HALF, half),
+  forget: () => localStorage.removeItem(HALF),
+};
+
+const ended = new EventTarget();
+export const onSessionEnd = (listener) => ended.addEventListener("end", listener);
+
+function address(path, query) {
+  const url = new URL(path, location.origin);
+  for (const [name, value] of Object.entries(query || {}))
+    if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
+  return url;
+}
+
+/** Call the API and return its JSON; null for an empty answer. Raises ApiError, NoAnswer. */
+export async function call(method, path, { query, body } = {}) {
+  const headers = {};
+  const half = session.half();
+  if (half) headers["x-console-session"] = half;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(address(path, query), {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+      redirect: "error",
+      signal: AbortSignal.timeout(PATIENCE_MS),
+    });
+  } catch (error) {
+    throw new NoAnswer(error.name === "TimeoutError" ? "timeout" : "network");
+  }
+  if (response.status === 204) return null;
+  const answer = await response.json().catch(() => null);
+  if (response.ok && answer !== null) return answer;
+  const error = answer?.error || { code: `HTTP ${response.status}`, message: response.statusText };
+  if (response.status === 401 && half) {
+    session.forget();
+    ended.dispatchEvent(new Event("end"));
+  }
+  throw new ApiError(response.status, error, answer?.request_id);
+}
+
+const V1 = "/api/v1";
+const unitPath = (id) => `${V1}/units/${encodeURIComponent(id)}`;
+
+export const signIn = (body) => call("POST", `${V1}/console/session`, { body });
+export const whoIsSignedIn = () => call("GET", `${V1}/console/session`);
+export const signOut = () => call("DELETE", `${V1}/console/session`);
+
+export const listBanks = (query) => call("GET", `${V1}/banks`, { query });
+export const listSessions = (query) => call("GET", `${V1}/sessions`, { query });
+export const listTurns = (query) => call("GET", `${V1}/turns`, { query });
+export const listUnits = (query) => call("GET", `${V1}/units`, { query });
+export const getTurn = (bank, session_id, turn_id) => call("GET", `${V1}/turns`, { query: { bank, session_id, turn_id } });
+export const getFreshness = (bank) => call("GET", `${V1}/freshness`, { query: { bank } });
+export const getUnit = (bank, id) => call("GET", unitPath(id), { query: { bank } });
+export const correctUnit = (bank, id, body) => call("PATCH", unitPath(id), { query: { bank }, body });
+export const setPin = (bank, id, pinned) => call(pinned ? "PUT" : "DELETE", `${unitPath(id)}/pin`, { query: { bank } });
+export const forgetUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, with_facts: true } });
+export const eraseUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, erase: true } });
+export const recall = (body) => call("POST", `${V1}/recall`, { body });

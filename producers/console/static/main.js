@@ -1,0 +1,133 @@
+// The console: who is signed in, the pages, and what stands around them.
+
+import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
+import { NoAnswer, onSessionEnd, session, signOut, whoIsSignedIn } from "./core/api.js";
+import { Named } from "./core/format.js";
+import { linkTo, showContent, useAddress, useContentShown } from "./core/hooks.js";
+import { Chip, Empty, Failure, Guarded, Loading, Page } from "./core/parts.js";
+import { LANGUAGES, chooseLanguage, language, t } from "./core/texts.js";
+import { Bank } from "./pages/bank.js";
+import { Memory } from "./pages/memory.js";
+import { Recall } from "./pages/recall.js";
+import { Session } from "./pages/session.js";
+import { SignIn, takeLink } from "./pages/sign_in.js";
+import { Turn } from "./pages/turn.js";
+import { Unit } from "./pages/unit.js";
+
+/** Each page by its name in the address, and the entry of the navigation that it belongs to. */
+const PAGES = {
+  memory: { view: Memory, under: "memory" },
+  bank: { view: Bank, under: "memory" },
+  session: { view: Session, under: "memory" },
+  turn: { view: Turn, under: "memory" },
+  unit: { view: Unit, under: "memory" },
+  recall: { view: Recall, under: "recall" },
+};
+const NAVIGATION = ["memory", "recall"];
+const THEME = "afterturn.theme";
+const THEMES = ["auto", "light", "dark"];
+
+function applyTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+}
+
+function Chosen({ id, label, now, options, choose }) {
+  return html`<div class="chosen">
+    <label for=${id}>${label}</label>
+    <select id=${id} value=${now} onChange=${(event) => choose(event.target.value)}>
+      ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
+    </select>
+  </div>`;
+}
+
+function Preferences() {
+  const [theme, setTheme] = useState(localStorage.getItem(THEME) || "auto");
+  const choose = (next) => {
+    localStorage.setItem(THEME, next);
+    applyTheme(next);
+    setTheme(next);
+  };
+  return html`<div class="preferences">
+    <${Chosen} id="theme" label=${t("app.theme")} now=${theme} choose=${choose} options=${THEMES.map((one) => [one, t(`app.theme.${one}`)])} />
+    <${Chosen} id="language" label=${t("app.language")} now=${language} choose=${chooseLanguage} options=${Object.entries(LANGUAGES)} />
+  </div>`;
+}
+
+function Who({ who }) {
+  const limits = [
+    who.user && t("who.user", { name: who.user }),
+    who.agent && t("who.agent", { name: who.agent }),
+    who.tenant && !who.write && t("who.reads"),
+  ].filter(Boolean);
+  return html`<div class="who">
+    ${who.tenant &&
+    html`<p><span class="quiet">${t("who.tenant")}</span> <strong><${Named} name=${who.tenant} /></strong></p>
+      ${who.label && html`<p class="quiet"><${Named} name=${who.label} /></p>`}`}
+    ${who.operator && html`<p><${Chip}>${t("who.operator")}<//></p>`}
+    ${limits.length > 0 && html`<p class="quiet"><${Named} name=${limits.join(" · ")} /></p>`}
+  </div>`;
+}
+
+function Shell({ who, leave }) {
+  const { page, query } = useAddress();
+  const shown = useContentShown();
+  const found = PAGES[page];
+  const key = location.hash;
+  return html`<a class="skip" href="#content" onClick=${(event) => {
+      event.preventDefault();
+      document.querySelector("h1")?.focus();
+    }}>${t("app.skip")}</a>
+    <header class="side">
+      <a class="brand" href=${linkTo("memory")}><img src="/console/assets/icon.svg" alt="" width="28" height="28" />Afterturn</a>
+      <nav aria-label=${t("app.nav")}>
+        ${NAVIGATION.map((name) => html`<a href=${linkTo(name)} aria-current=${found?.under === name ? "page" : undefined}>${t(`nav.${name}`)}</a>`)}
+      </nav>
+      ${shown && html`<button type="button" class="small" onClick=${() => showContent(false)}>${t("gate.hide")}</button>`}
+    </header>
+    <main id="content">
+      <${Guarded} key=${key}>
+        ${found
+          ? html`<${found.view} key=${key} who=${who} query=${query} />`
+          : html`<${Page} title=${t("app.unknown")}><${Empty} title=${t("app.unknown")} /><//>`}
+      <//>
+    </main>
+    <footer class="account">
+      <${Who} who=${who} />
+      <${Preferences} />
+      <button type="button" class="small" onClick=${leave}>${t("out.button")}</button>
+    </footer>`;
+}
+
+const link = takeLink();
+
+function Console() {
+  const [state, set] = useState({ loading: !link && Boolean(session.half()) });
+  const look = async () => {
+    set({ loading: true });
+    try {
+      set({ who: await whoIsSignedIn() });
+    } catch (error) {
+      set(error instanceof NoAnswer ? { error } : { ended: true });
+    }
+  };
+  useEffect(() => {
+    onSessionEnd(() => set({ ended: true }));
+    if (state.loading) look();
+  }, []);
+  const leave = async () => {
+    try {
+      await signOut();
+    } finally {
+      session.forget();
+      showContent(false);
+      set({});
+    }
+  };
+  if (state.loading) return html`<main class="sign-in"><${Loading} /></main>`;
+  if (state.error) return html`<main class="sign-in"><${Failure} error=${state.error} retry=${look} /></main>`;
+  if (state.who) return html`<${Shell} who=${state.who} leave=${leave} />`;
+  return html`<${SignIn} link=${link} ended=${state.ended} done=${(who) => set({ who })} />`;
+}
+
+applyTheme(localStorage.getItem(THEME) || "auto");
+render(html`<${Console} />`, document.getElementById("console"));

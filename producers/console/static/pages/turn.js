@@ -1,0 +1,60 @@
+// A turn: each message, and where it is in the pipeline; watched until every stage is done.
+
+import { html, useEffect } from "../vendor/htm-preact.js";
+import { getTurn } from "../core/api.js";
+import { Moment, Named, Said, number } from "../core/format.js";
+import { linkTo, useLoad } from "../core/hooks.js";
+import { Chip, Empty, Gate, Loaded, Page, Status, bankCrumb } from "../core/parts.js";
+import { t } from "../core/texts.js";
+
+const WATCH_MS = 1000;
+const MOVING = new Set(["pending", "running"]);
+
+export function Turn({ who, query }) {
+  const { bank = "default", session_id, turn_id } = query;
+  const crumbs = [
+    { text: t("nav.memory"), to: linkTo("memory") },
+    bankCrumb(bank),
+    { text: session_id, to: linkTo("session", { bank, session_id }) },
+  ];
+  return html`<${Page} title=${html`<${Named} name=${turn_id} />`} lead=${t("turns.turn")} crumbs=${crumbs}>
+    <${Gate} who=${who}><${WatchedTurn} bank=${bank} session_id=${session_id} turn_id=${turn_id} /><//>
+  <//>`;
+}
+
+function WatchedTurn({ bank, session_id, turn_id }) {
+  const turn = useLoad(() => getTurn(bank, session_id, turn_id), [bank, session_id, turn_id]);
+  const moves = Object.values(turn.value?.stages || {}).some(({ status }) => MOVING.has(status));
+  useEffect(() => {
+    if (!moves) return undefined;
+    const timer = setInterval(() => document.hidden || turn.reload(), WATCH_MS);
+    return () => clearInterval(timer);
+  }, [moves, turn.reload]);
+  return html`<${Loaded} of=${turn}>${(found) => html`
+    <section class="card" aria-labelledby="stages">
+      <h2 id="stages">${t("turn.stages")}</h2>
+      <p class="quiet" role="status">${t(moves ? "turn.watch" : "turn.stages.help")}</p>
+      <ol class="stages">
+        ${Object.entries(found.stages).map(([stage, { status, attempts, updated_at, error }]) => html`<li>
+          <span class="strong">${stage}</span>
+          <${Status} of=${status} />
+          <span class="quiet"><${Moment} at=${updated_at} /></span>
+          ${attempts > 1 && html`<span class="quiet">${t("turn.attempts", { n: number(attempts) })}</span>`}
+          ${error && html`<span class="quiet">${error.category}${error.reason && `: ${error.reason}`}</span>`}
+        </li>`)}
+      </ol>
+      <p class="quiet">${t("turns.position")} ${number(found.position)} · <${Moment} at=${found.accepted_at} /></p>
+    </section>
+    <h2>${t("turn.messages")}</h2>
+    ${found.messages.length === 0 && html`<${Empty} title=${t("turn.none")} />`}
+    ${found.messages.map((one) => html`<a class=${`card unit role-${one.role}`} href=${linkTo("unit", { bank, unit_id: one.unit_id })}>
+      <span class="meta">
+        <${Chip}>${one.role}<//>
+        ${one.name && html`<span class="strong"><${Named} name=${one.name} /></span>`}
+        <${Moment} at=${one.occurred_at} />
+        ${one.parts.length > 0 && html`<span>${t("turn.parts", { n: number(one.parts.length) })}</span>`}
+      </span>
+      <span class="unit-text"><${Said} text=${one.content} most=${20000} /></span>
+    </a>`)}
+  `}<//>`;
+}

@@ -1,0 +1,225 @@
+"""Sessions of the console: a key is shown once, and the browser keeps a session in its place."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field, model_validator
+
+from producers.errors import Invalid, PermissionDenied, Unauthenticated, Unavailable
+from producers.http.authentication import KEY_ENDED, SESSION_ENDED, OperatorGrant, get_sessions
+from producers.http.console_cookie import clear_cookie, is_from_this_page, read_session, set_cookie
+from producers.http.middleware import CONSOLE, ENTER, GRANT
+from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.requests import Nothing, json_response, read_body, read_parameters
+from producers.service.bodies import parse_body
+from producers.service.fields import field_error
+from producers.service.wire import RequestModel, WireModel
+from store.tenancy.call_audit import NO_HOST
+from store.tenancy.console_sessions import ConsoleSessions, SessionHolder, SessionSecret
+
+#: The weight of a call of this module in the fair queue.
+WEIGHT = 1
+#: Most characters of a key or of a link's code.
+LONGEST = 256
+#: Seconds for which a link works; the database holds it to them (store/sql/keys.sql).
+LINK_S = 3600
+
+Key = Annotated[str, Field(max_length=LONGEST)]
+B = TypeVar("B", bound=BaseModel)
+
+router = APIRouter(prefix="/api/v1", tags=["console"])
+
+
+class SignInBody(RequestModel):
+    """A key, or the code of a one-time link."""
+
+    key: Key | None = Field(None, repr=False, description="key of a tenant or of an operator")
+    link: Key | None = Field(None, repr=False, description="code of a one-time link, as `afterturn console` prints it")
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"key": "at_..."}
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.key is None) == (self.link is None):
+            raise field_error("key or link: give one of them")
+        return self
+
+
+class SessionAnswer(WireModel):
+    """Who is signed in, and what the session reaches."""
+
+    tenant: str | None = Field(description="name of the tenant; null: only an operator is signed in")
+    label: str | None = Field(description="label of the tenant's key; null: as `tenant`")
+    banks: list[str] | None = Field(description="banks that the key is limited to; null: not limited")
+    user: str | None = Field(description="user that the key is limited to; null: not limited")
+    agent: str | None = Field(description="agent that the key is limited to; null: not limited")
+    write: bool = Field(description="whether the key may change memory")
+    operator: bool = Field(description="whether an operator is signed in: `/api/v1/operator/*` answers")
+    makes_keys: bool = Field(description="whether the operator may make keys of tenants")
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "tenant": "acme",
+        "label": "laptop",
+        "banks": None,
+        "user": None,
+        "agent": None,
+        "write": True,
+        "operator": False,
+        "makes_keys": False,
+    }
+
+
+class SignedInAnswer(SessionAnswer):
+    """A session that was opened."""
+
+    session: str = Field(description="the page's half of the session, for the header `x-console-session`")
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        **SessionAnswer.EXAMPLE,
+        "session": "kzJ3mXoJ0T4GmZ1cQ2vK8nq7wYb5rD6sE9tF0aH1uIo",
+    }
+
+
+class ConsoleLinkBody(RequestModel):
+    """The keys that a link signs in with."""
+
+    keys: list[Key] = Field(
+        min_length=1, max_length=2, repr=False, description="a key of a tenant, one of an operator, or one of each"
+    )
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"keys": ["at_..."]}
+
+
+class ConsoleLinkAnswer(WireModel):
+    """A one-time link."""
+
+    link: str = Field(description="code of the link; a browser is given it as `/console#link=CODE`")
+    valid_s: int = Field(description="seconds for which it works, once")
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"link": "cl_...", "valid_s": LINK_S}
+
+
+@router.post(
+    "/console/links",
+    **describe_route(
+        "Create a one-time link into the console",
+        "The link opens one session for these keys; the browser never sees the keys themselves.",
+        CallerClass.BODY_KEYS,
+        {201: DescribedAnswer("the link works", (ConsoleLinkAnswer,))},
+        body=ConsoleLinkBody,
+        fails=(Unauthenticated, Invalid, Unavailable),
+    ),
+)
+async def create_console_link(request: Request) -> Response:
+    asked = await _read_own_body(request, ConsoleLinkBody)
+    code = await _require_sessions(request).create_link(*asked.keys)
+    if code is None:
+        raise Unauthenticated(KEY_ENDED)
+    return json_response({"link": code, "valid_s": LINK_S}, 201)
+
+
+@router.post(
+    "/console/session",
+    **describe_route(
+        "Sign in to the console",
+        "Opens a session for a key or a one-time link. It is in two halves, a cookie (HttpOnly, SameSite=Strict) and "
+        "`session`; it ends after 12 hours without a call, and with its key.",
+        CallerClass.BODY_KEYS,
+        {201: DescribedAnswer("the session is open", (SignedInAnswer,))},
+        body=SignInBody,
+        fails=(Unauthenticated, Invalid, Unavailable),
+    ),
+)
+async def create_console_session(request: Request) -> Response:
+    asked, sessions = await _read_own_body(request, SignInBody), _require_sessions(request)
+    secret = await (sessions.open(asked.key) if asked.key is not None else sessions.follow_link(asked.link or ""))
+    if secret is None:
+        raise Unauthenticated("this link opens nothing (any more)" if asked.key is None else KEY_ENDED)
+    body = {**await _describe_session(request, sessions, secret), "session": secret.page}
+    response = json_response(body, 201)
+    set_cookie(request, response, secret.cookie)
+    return response
+
+
+@router.get(
+    "/console/session",
+    **describe_route(
+        "Get the console's session",
+        "Says who is signed in, and what the session reaches.",
+        CallerClass.CONSOLE,
+        {200: DescribedAnswer("the session", (SessionAnswer,))},
+        query=Nothing,
+    ),
+)
+async def get_console_session(request: Request) -> Response:
+    sessions, secret = _require_session(request)
+    await request.scope[ENTER](NO_HOST, WEIGHT)
+    return json_response(await _describe_session(request, sessions, secret))
+
+
+@router.delete(
+    "/console/session",
+    **describe_route(
+        "Sign out of the console",
+        "Ends the session; every process refuses it within two seconds.",
+        CallerClass.CONSOLE,
+        {204: DescribedAnswer("the session has ended")},
+        query=Nothing,
+    ),
+)
+async def delete_console_session(request: Request) -> Response:
+    sessions, secret = _require_session(request)
+    await request.scope[ENTER](NO_HOST, WEIGHT)
+    await _describe_session(request, sessions, secret)
+    await sessions.close(secret)
+    response = Response(status_code=204)
+    clear_cookie(response)
+    return response
+
+
+async def _read_own_body(request: Request, model: type[B]) -> B:
+    """Return the body of a call without a key, once there is a slot. Raises PermissionDenied for a foreign page."""
+    request.scope[CONSOLE] = True
+    if not is_from_this_page(request):
+        raise PermissionDenied("a page of another origin may not sign in")
+    asked = parse_body(model, await read_body(request))
+    await request.scope[ENTER](NO_HOST, WEIGHT)
+    return asked
+
+
+def _require_sessions(request: Request) -> ConsoleSessions:
+    sessions = get_sessions(request)
+    if sessions is None:  # these routes are served with the console alone
+        raise PermissionDenied("the console is not served here (api.console.enabled)")
+    return sessions
+
+
+def _require_session(request: Request) -> tuple[ConsoleSessions, SessionSecret]:
+    read_parameters(request, Nothing)
+    secret = read_session(request)
+    if secret is None:
+        raise Unauthenticated(SESSION_ENDED)
+    return _require_sessions(request), secret
+
+
+async def _describe_session(request: Request, sessions: ConsoleSessions, secret: SessionSecret) -> dict[str, Any]:
+    """Return who is signed in, noted for the audit. Raises Unauthenticated for a session that has ended."""
+    grant, operator = await sessions.find_grant(secret), await sessions.find_operator(secret)
+    if grant is not None:
+        request.scope[GRANT] = grant
+    elif operator is not None:
+        request.scope[GRANT] = OperatorGrant(operator.key_id)
+    else:
+        raise Unauthenticated(SESSION_ENDED)
+    holder = SessionHolder(None, None) if grant is None else await sessions.describe_holder(grant)
+    return {
+        "tenant": holder.tenant,
+        "label": holder.label,
+        "banks": None if grant is None or grant.banks is None else sorted(grant.banks),
+        "user": grant and grant.user,
+        "agent": grant and grant.agent,
+        "write": grant is not None and grant.write,
+        "operator": operator is not None,
+        "makes_keys": operator is not None and operator.makes_keys,
+    }

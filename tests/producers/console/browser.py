@@ -1,0 +1,132 @@
+"""A real browser on the console: Debian's Chromium, driven by Playwright; what it reports as a fault fails the test."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from axe_playwright_python.base import AXE_FILE_PATH  # type: ignore[import-untyped]  # it has no types
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from tests.packages import program
+from tests.patience import PATIENCE_S
+
+#: Reported before any script of the page runs, so that the test sees every violation of the policy.
+WATCH = """
+    window.__violations = [];
+    addEventListener("securitypolicyviolation", (event) =>
+        window.__violations.push(`${event.violatedDirective} ${event.blockedURI}`));"""
+AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}}
+SERIOUS = frozenset({"serious", "critical"})
+
+
+@asynccontextmanager
+async def open_browser() -> AsyncIterator[Browser]:
+    """Start the browser; without it the test is skipped, or fails where packages are required."""
+    chromium = program("chromium", "chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def serve(app: Any, port: int = 0) -> AsyncIterator[str]:
+    """Serve an application on a port of this machine; yields its URL."""
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        server = uvicorn.Server(config)
+        served = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await served
+
+
+@dataclass
+class Visitor:
+    """A person at a page: what the browser reported as wrong, except what a test expects."""
+
+    url: str
+    page: Page
+    wrong: list[str] = field(default_factory=list)
+
+    async def open(self, address: str = "") -> None:
+        """Go to an address of the console, `memory` or `unit?bank=...`."""
+        await self.page.goto(f"{self.url}/console#/{address}")
+
+    async def sign_in(self, key: str) -> None:
+        await self.page.goto(f"{self.url}/console")
+        await self.page.get_by_role("textbox").fill(key)
+        await self.page.get_by_role("button", name="Sign in").click()
+        await self.page.get_by_role("button", name="Sign out").wait_for()
+
+    async def sees(self, text: str) -> None:
+        """Wait until a text stands on the page."""
+        await self.page.get_by_text(text).first.wait_for()
+
+    async def click(self, name: str, *, role: Any = "button") -> None:
+        await self.page.get_by_role(role, name=name, exact=True).first.click()
+
+    async def fits(self) -> bool:
+        """Whether nothing is wider than the window."""
+        script = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        return bool(await self.page.evaluate(script))
+
+    async def find_serious_faults(self) -> list[str]:
+        """Return what axe-core calls serious or critical, by rule and place."""
+        found = await self.page.evaluate("(options) => axe.run(document, options)", AXE)
+        return [
+            f"{one['id']}: {node['html'][:120]} {node.get('failureSummary', '')[:200]}"
+            for one in found["violations"]
+            if one["impact"] in SERIOUS
+            for node in one["nodes"]
+        ]
+
+    def forgive(self, what: str) -> None:
+        """Forget errors of the network that a test brought about, such as a refusal's status."""
+        self.wrong = [one for one in self.wrong if not (one.startswith("console: Failed to load") and what in one)]
+
+    async def picture(self, path: Path) -> None:
+        await self.page.screenshot(path=path, full_page=True)
+
+    async def faults(self) -> list[str]:
+        """Return everything that the browser reported: errors of scripts, alerts, violations of the policy."""
+        return self.wrong + list(await self.page.evaluate("window.__violations"))
+
+
+@asynccontextmanager
+async def visit(browser: Browser, url: str, *, dark: bool = False, width: int = 1280) -> AsyncIterator[Visitor]:
+    """Open a page in a fresh profile; what the browser reported must be nothing in the end."""
+    context: BrowserContext = await browser.new_context(
+        color_scheme="dark" if dark else "light",
+        viewport={"width": width, "height": 900},
+        locale="en-GB",
+        timezone_id="Europe/Berlin",
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(PATIENCE_S * 1000)
+    await context.add_init_script(WATCH)
+    await context.add_init_script(path=AXE_FILE_PATH)
+    page = await context.new_page()
+    visitor = Visitor(url, page)
+    page.on("console", lambda one: visitor.wrong.append(f"console: {one.text}") if one.type == "error" else None)
+    page.on("pageerror", lambda error: visitor.wrong.append(f"script: {error}"))
+
+    async def dismiss(dialog: Any) -> None:
+        visitor.wrong.append(f"alert: {dialog.message}")
+        await dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    elsewhere: list[str] = []
+    page.on("request", lambda one: None if one.url.startswith(url) else elsewhere.append(one.url))
+    yield visitor
+    faults = await visitor.faults()
+    assert not faults, faults
+    assert not elsewhere, elsewhere
+    await context.close()

@@ -1,0 +1,387 @@
+"""The console in a real browser: memory is read and repaired, a recall is explained, and nothing foreign gets in."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+from starlette.responses import HTMLResponse
+
+from store.tenancy.console_sessions import ConsoleSessions
+from store.tenancy.operator_keys import OperatorKeys
+from tests.producers.conftest import Tenant, World
+from tests.producers.console.browser import Visitor, open_browser, serve, visit
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with open_browser() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def url(world: World) -> AsyncIterator[str]:
+    async with serve(world.app) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visitor(browser: Browser, url: str) -> AsyncIterator[Visitor]:
+    async with visit(browser, url) as one:
+        yield one
+
+
+async def remember(tenant: Tenant, *texts: str, session: str = "monday", bank: str = "default") -> list[str]:
+    """Store a turn for each text; returns the ids of the units."""
+    units = []
+    for text in texts:
+        name = uuid4().hex[:6]
+        said = {"bank": bank, "session_id": session, "turn_id": name, "messages": [{"role": "user", "content": text}]}
+        assert (await tenant.http.post("/api/v1/turns", json=said)).status_code == 201
+        shown = await tenant.http.get(f"/api/v1/turns/{session}/{name}", params={"bank": bank})
+        units += [one["unit_id"] for one in shown.json()["messages"]]
+    return units
+
+
+async def test_a_person_walks_from_the_sign_in_to_why_an_answer_came_first(ana: Tenant, visitor: Visitor) -> None:
+    await remember(ana, "I moved to Ljubljana in May", "The boiler is old", "Rosa likes tea")
+    await visitor.sign_in(ana.token)
+    await visitor.click("default", role="link")
+    await visitor.click("Ask this bank", role="link")
+    await visitor.page.get_by_label("Question").fill("Where did I move to in May?")
+    await visitor.click("Ask")
+    why = visitor.page.get_by_role("table", name="Why it ranks here").first
+    await why.wait_for()
+    assert "lexical" in await why.inner_text()
+    assert "I moved to Ljubljana in May" in await visitor.page.locator(".result").first.inner_text()
+    assert "<memory_reference>" in await visitor.page.locator("pre").inner_text()
+    # The question is content, and no address holds it.
+    assert "Ljubljana" not in visitor.page.url
+    assert "move" not in visitor.page.url
+
+
+async def test_a_question_is_asked_with_filters_that_stay_in_the_address(ana: Tenant, visitor: Visitor) -> None:
+    [kept] = await remember(ana, "The key is under the mat", session="home")
+    [missed] = await remember(ana, "The key of the office is with Rosa", session="office")
+    await visitor.sign_in(ana.token)
+    await visitor.open("recall?bank=default&sessions=home")
+    await visitor.page.get_by_label("Question").fill("Where is the key?")
+    await visitor.click("Ask")
+    await visitor.sees("under the mat")
+    assert await visitor.page.get_by_text("with Rosa").count() == 0
+    assert "sessions=home" in visitor.page.url
+    for unit, told in (
+        (missed, "A filter leaves it out: Sessions."),
+        (kept, "It came: it is result 1."),
+        (str(uuid4()), "has no unit of this id"),
+    ):
+        await visitor.page.get_by_label("Id of the unit").fill(unit)
+        await visitor.click("Find out why")
+        await visitor.sees(told)
+    # The browser says of an answer 404 that a resource was not there; here it is the answer that was asked for.
+    visitor.forgive("404")
+
+
+async def test_content_is_asked_for_and_each_look_is_on_record(world: World, ana: Tenant, visitor: Visitor) -> None:
+    await remember(ana, "The Grimpenmire is deep")
+    await visitor.sign_in(ana.token)
+    await visitor.open("bank?bank=default&view=units")
+    await visitor.sees("Content is hidden")
+    assert await looks(world, ana) == []
+    await visitor.click("Show content")
+    await visitor.sees("The Grimpenmire is deep")
+    assert await looks(world, ana) == ["GET /api/v1/units"]
+    await visitor.click("Hide content")
+    await visitor.sees("Content is hidden")
+
+
+async def looks(world: World, tenant: Tenant) -> list[str]:
+    """Return the looks at content that the console had on record."""
+    assert await world.recorder.flush()
+    rows = await world.sql(
+        "select operation from afterturn.call_audit_t a join afterturn.host_t h using (host_id) where h.name = :host"
+        " and door = 'console' and operation ~ 'units|turns|recall' order by call_id",
+        host=tenant.host,
+    )
+    return [row.operation for row in rows]
+
+
+async def test_a_unit_is_corrected_pinned_and_forgotten(ana: Tenant, visitor: Visitor) -> None:
+    [unit] = await remember(ana, "We meet on Tuesday")
+    await visitor.sign_in(ana.token)
+    await visitor.open(f"unit?bank=default&unit_id={unit}")
+    await visitor.click("Show content")
+    await visitor.click("Correct")
+    await visitor.sees("as version 2")
+    await visitor.page.get_by_label("New text").fill("We meet on Wednesday")
+    await visitor.click("Correct it")
+    await visitor.sees("Corrected.")
+    await visitor.sees("Versions before")
+    await visitor.click("Pin")
+    await visitor.sees("returns this unit first")
+    await visitor.click("Pin it")
+    await visitor.sees("Pinned.")
+    shown = (await ana.http.get(f"/api/v1/units/{unit}")).json()
+    assert (shown["text"], shown["pinned"]) == ("We meet on Wednesday", True)
+    await visitor.click("Forget")
+    await visitor.sees("No read of the bank default shows it any more")
+    await visitor.click("Forget it")
+    await visitor.sees("This unit is forgotten.")
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).status_code == 404
+
+
+async def test_a_change_made_elsewhere_is_told_and_not_overwritten(ana: Tenant, visitor: Visitor) -> None:
+    [unit] = await remember(ana, "We meet on Tuesday")
+    await visitor.sign_in(ana.token)
+    await visitor.open(f"unit?bank=default&unit_id={unit}")
+    await visitor.click("Show content")
+    await visitor.click("Correct")
+    await visitor.page.get_by_label("New text").fill("We meet on Wednesday")
+    assert (await ana.http.patch(f"/api/v1/units/{unit}", json={"content": "We meet on Sunday"})).status_code == 200
+    await visitor.click("Correct it")
+    await visitor.page.get_by_role("alert").wait_for()
+    await visitor.click("Cancel")
+    await visitor.click("Forget")
+    await visitor.click("Forget it")
+    await visitor.sees("It was changed elsewhere meanwhile: it is at version 2, you saw 1.")
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["text"] == "We meet on Sunday"
+    visitor.forgive("409")
+
+
+async def test_lists_page_on_the_server(ana: Tenant, visitor: Visitor) -> None:
+    for n in range(23):
+        await remember(ana, f"text {n}", session=f"session-{n:02}")
+    await visitor.sign_in(ana.token)
+    asked: list[str] = []
+    visitor.page.on("request", lambda one: asked.append(one.url))
+    await visitor.open("bank?bank=default&view=units")
+    await visitor.click("Show content")
+    await visitor.sees("Page 1")
+    assert await visitor.page.locator(".card.unit").count() == 20
+    await visitor.click("Next page")
+    await visitor.sees("Page 2")
+    assert await visitor.page.locator(".card.unit").count() == 3
+    await visitor.click("Previous page")
+    await visitor.page.locator(".card.unit").nth(19).wait_for()
+    assert sum("/api/v1/units" in one for one in asked) == 3
+
+
+async def test_a_session_ends_with_the_sign_out_and_a_revoked_key(world: World, visitor: Visitor) -> None:
+    tenant = await world.tenant()
+    await visitor.sign_in(tenant.token)
+    await visitor.page.reload()
+    await visitor.click("Sign out")
+    await visitor.page.get_by_role("textbox").wait_for()
+    await visitor.page.reload()
+    await visitor.page.get_by_role("textbox").wait_for()
+    await visitor.sign_in(tenant.token)
+    [info] = await world.keys.list(tenant.host)
+    await world.keys.revoke(tenant.host, info.key_id)
+    world.app.state.console = ConsoleSessions(world.database)  # as another process, which believes nothing yet
+    await visitor.open("recall")
+    await visitor.open("memory")
+    await visitor.sees("Your session has ended")
+    visitor.forgive("401")
+    await tenant.http.aclose()
+
+
+async def test_a_link_signs_in_once_and_leaves_no_trace_in_the_address(ana: Tenant, visitor: Visitor) -> None:
+    code = (await ana.http.post("/api/v1/console/links", json={"keys": [ana.token]})).json()["link"]
+    await visitor.page.goto(f"{visitor.url}/console#link={code}")
+    await visitor.click("Sign out")
+    assert code not in visitor.page.url
+    await visitor.page.goto(f"{visitor.url}/console#link={code}")
+    await visitor.page.reload()
+    await visitor.page.goto(f"{visitor.url}/console?again#link={code}")
+    await visitor.sees("this link opens nothing (any more)")
+    visitor.forgive("401")
+
+
+@pytest.mark.law("L6")
+async def test_an_operators_key_is_shown_no_content(world: World, visitor: Visitor) -> None:
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    for address in ("memory", "recall", "bank?view=units", "turn?session_id=s&turn_id=1", f"unit?unit_id={uuid4()}"):
+        await visitor.open(address)
+        await visitor.sees("An operator's key sees work and never content.")
+    visitor.forgive("403")
+
+
+#: Poison for every name and text: markup, a script's end, a scheme, marks of direction, one long word, quotes.
+POISON = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "javascript:alert(3)",
+    "\u202e\u2066 turned \u200b around \u2069",
+    "W" * 100_000,
+    "\"'`; ${alert(4)} {{alert(5)}}\n\nline two",
+)
+
+
+async def test_a_poisoned_memory_is_shown_as_text(ana: Tenant, visitor: Visitor) -> None:
+    """A report of the policy, an error of a script or an alert fails the test, whichever page it is on."""
+    bank = '<img src=x onerror=alert(6)> "bank" \u202e'
+    session = "<b onclick=alert(7)>javascript:alert(8)\u202e'\""
+    user = "<svg onload=alert(9)>"
+    poison = [{"role": "user", "name": text[:100].replace("\n", " "), "content": text} for text in POISON]
+    said = {"bank": bank, "session_id": session, "turn_id": session, "user_id": user, "messages": poison}
+    reply = await ana.http.post("/api/v1/turns", json={**said, "metadata": {"<i>": "<script>"}, "tags": ["<tag>"]})
+    assert reply.status_code == 201, reply.text
+    shown = await ana.http.get("/api/v1/turns", params={"bank": bank, "session_id": session, "turn_id": session})
+    units = [one["unit_id"] for one in shown.json()["messages"]]
+    await visitor.sign_in(ana.token)
+    names = {"bank": bank, "session_id": session, "turn_id": session}
+    await visitor.page.get_by_role("link", name="<img src=x").click()
+    await visitor.page.get_by_role("link", name="<b onclick").click()
+    await visitor.page.get_by_role("link", name="<b onclick").last.click()
+    await visitor.click("Show content")
+    await visitor.sees("</script><script>alert(2)</script>")
+    assert await visitor.fits()
+    await visitor.open(f"bank?{urlencode({**names, 'view': 'units'})}")
+    await visitor.sees("<img src=x onerror=alert(1)>")
+    assert await visitor.fits()
+    for unit in units:
+        await visitor.open(f"unit?{urlencode({'bank': bank, 'unit_id': unit})}")
+        await visitor.page.locator(".unit-whole").wait_for()
+        assert await visitor.fits()
+    await visitor.open(f"unit?{urlencode({'bank': bank, 'unit_id': units[3]})}")
+    await visitor.sees("U+202E")
+    await visitor.open(f"recall?{urlencode({'bank': bank, 'tags': '<tag>', 'user_id': user})}")
+    await visitor.page.get_by_label("Question").fill("<img src=x onerror=alert(10)> around script alert")
+    await visitor.click("Ask")
+    await visitor.page.locator(".result").first.wait_for()
+    assert await visitor.fits()
+
+
+async def test_a_page_of_another_origin_reads_and_changes_nothing(ana: Tenant, visitor: Visitor) -> None:
+    """Another server on this machine is sent the cookie, since cookies know no ports; that is worth nothing to it."""
+    [unit] = await remember(ana, "We meet on Tuesday")
+    await visitor.sign_in(ana.token)
+    stolen: list[str] = []
+
+    async def foreign(scope: Any, receive: Any, send: Any) -> None:
+        del receive
+        stolen.extend(value.decode() for name, value in scope["headers"] if name == b"cookie")
+        await HTMLResponse("<!doctype html><title>foreign</title><p>foreign</p>")(scope, None, send)  # type: ignore[arg-type]  # reads nothing
+
+    async with serve(foreign) as elsewhere:
+        page = await visitor.page.context.new_page()
+        await page.goto(f"{elsewhere}/api/v1/trap")
+        tried = await page.evaluate(ATTACK, [visitor.url, unit])
+        framed = await page.evaluate(FRAME, f"{visitor.url}/console")
+        await page.close()
+    assert tried == ["refused"] * 5
+    assert framed == "blocked"
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["text"] == "We meet on Tuesday"
+    [cookie] = {one.partition("afterturn_console=")[2] for one in stolen if "afterturn_console=" in one}
+    async with httpx.AsyncClient(base_url=visitor.url, headers={"cookie": f"afterturn_console={cookie}"}) as thief:
+        assert (await thief.get("/api/v1/banks")).status_code == 401
+        assert (await thief.get("/api/v1/banks", headers={"x-console-session": "x" * 43})).status_code == 401
+    visitor.forgive("another origin")
+
+
+#: What a page of another origin tries: to read, to change, to sign the browser in, also as a form would.
+ATTACK = """
+async ([url, unit]) => {
+    const tries = [
+        [`${url}/api/v1/units/${unit}`, {}],
+        [`${url}/api/v1/units/${unit}`, { headers: { "x-console-session": "x" } }],
+        [`${url}/api/v1/units/${unit}`, { method: "DELETE" }],
+        [`${url}/api/v1/turns`, { method: "POST", mode: "no-cors", body: "{}" }],
+        [`${url}/api/v1/console/session`, { method: "POST", mode: "no-cors", body: '{"key":"at_x"}' }],
+    ];
+    const told = [];
+    for (const [address, more] of tries)
+        told.push(await fetch(address, { credentials: "include", ...more })
+            .then((reply) => (reply.type === "opaque" ? "refused" : `read ${reply.status}`), () => "refused"));
+    return told;
+}"""
+FRAME = """
+(address) => new Promise((told) => {
+    const frame = document.createElement("iframe");
+    frame.addEventListener("load", () => {
+        let seen = "blocked";
+        try { if (frame.contentDocument.querySelector("#console")) seen = "shown"; } catch { seen = "blocked"; }
+        told(seen);
+    });
+    frame.src = address;
+    document.body.append(frame);
+})"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+async def test_every_page_is_readable_for_everyone(
+    ana: Tenant, browser: Browser, url: str, width: int, *, dark: bool
+) -> None:
+    """Nothing that axe-core calls serious, and nothing wider than the window."""
+    [unit] = await remember(ana, "I moved to Ljubljana in May")
+    async with visit(browser, url, dark=dark, width=width) as visitor:
+        await visitor.page.goto(f"{url}/console")
+        await visitor.sees("Sign in")
+        assert await visitor.find_serious_faults() == []
+        await visitor.sign_in(ana.token)
+        turn = (await ana.http.get("/api/v1/turns", params={"session_id": "monday"})).json()["turns"][0]["turn_id"]
+        await visitor.open("bank?view=units")
+        await visitor.click("Show content")
+        for address, text in (
+            ("memory", "Banks that your key reaches"),
+            ("bank", "monday"),
+            ("bank?view=units", "Ljubljana"),
+            ("session?session_id=monday", turn),
+            (f"turn?session_id=monday&turn_id={turn}", "extraction"),
+            (f"unit?unit_id={unit}", "Facts drawn from it"),
+            ("recall?k=3", "Ask a question"),
+        ):
+            await visitor.open(address)
+            await visitor.sees(text)
+            assert await visitor.find_serious_faults() == [], address
+            assert await visitor.fits(), address
+        await visitor.page.get_by_label("Question").fill("Where did I move to?")
+        await visitor.click("Ask")
+        await visitor.sees("What a prompt gets")
+        assert await visitor.find_serious_faults() == []
+        assert await visitor.fits()
+        await visitor.open(f"unit?unit_id={unit}")
+        await visitor.click("Forget")
+        await visitor.sees("Erase it from the log as well")
+        assert await visitor.find_serious_faults() == []
+
+
+async def test_the_console_is_worked_by_keyboard_alone_and_speaks_german(ana: Tenant, visitor: Visitor) -> None:
+    await remember(ana, "I moved to Ljubljana in May")
+    await visitor.page.goto(f"{visitor.url}/console")
+    await visitor.page.keyboard.type(ana.token)
+    await visitor.page.keyboard.press("Enter")
+    await visitor.sees("Banks that your key reaches")
+    await visitor.page.get_by_label("Language").select_option("de")
+    await visitor.sees("Banken, die Ihr Schlüssel erreicht")
+    # A page that is opened has the focus on its heading: the first bank is next.
+    await visitor.page.keyboard.press("Tab")
+    await visitor.page.keyboard.press("Enter")
+    await visitor.page.get_by_role("table", name="Sitzungen").wait_for()
+    assert "bank=default" in visitor.page.url
+
+
+async def test_what_would_be_a_fault_is_found(ana: Tenant, browser: Browser, url: str) -> None:
+    """The watch of the other tests sees a refused style, an error of a script, an alert and an unreadable picture."""
+    with pytest.raises(AssertionError) as found:
+        async with visit(browser, url) as visitor:
+            await visitor.sign_in(ana.token)
+            await visitor.page.evaluate(
+                """() => {
+                    const picture = document.createElement("img");
+                    picture.setAttribute("style", "color: red");
+                    document.querySelector("main").append(picture);
+                    setTimeout(() => { throw new Error("a fault of a script"); });
+                    setTimeout(() => alert("an alert"));
+                }"""
+            )
+            assert "image-alt" in "".join(await visitor.find_serious_faults())
+    for what in ("style-src", "a fault of a script", "an alert"):
+        assert what in str(found.value)
