@@ -1,25 +1,24 @@
 """`afterturn audit`: which key called which interface and operation, how long it took and how it ended."""
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import typer
+from afterturn_client.contract.operators import Call, CallList
 from rich.text import Text
 
-from deploy.cli.existence import find_host_id, require_existing
+from deploy.cli.existence import find_host_id
 from deploy.cli.ledger_rows import HostOption, LimitOption
-from deploy.cli.operator_api import find_operator_api
-from deploy.cli.operator_command import run_on_database
+from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, print_json
-from deploy.cli.output import print_rows as print_api_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.notices import print_notice
 from deploy.tables import ResultTable
-from store.database import Database
-from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, CallFilter, Interface, Recorded
+from store.tenancy.call_audit import FIRST_REFUSAL, Interface
 
 audit_app = typer.Typer(
     help="Show the call audit: API calls and operators' commands, without content.",
@@ -44,7 +43,7 @@ def list_command(
     ] = None,
     operation: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Show calls of this operation only: `POST /api/v1/turns`, `jobs retry`."),
+        typer.Option(metavar="TEXT", help="Show calls of this operation only: `POST /api/v1/turns`, `gateway set`."),
     ] = None,
     refused: Annotated[bool, typer.Option("--refused", help="Show refused and failed calls only.")] = False,
     since: Annotated[
@@ -59,78 +58,49 @@ def list_command(
 
     **Example:** `afterturn audit list --door operator --since 7d`
     """
-    call_filter = CallFilter(find_host_id(host) if host else None, key, door, operation, refused, since)
-
-    async def read(database: Database) -> tuple[list[Recorded], bool]:
-        return await CallAudit(database).read(call_filter, limit)
-
-    stack = find_running_stack(data)
-    if api := find_operator_api(stack):
-        asked = {
-            "tenant": host,
-            "door": door and door.value,
-            "key_id": key and str(key),
-            "operation": operation,
-            "refused": refused or None,
-            "since_s": since and since.total_seconds(),
-            "limit": limit,
-        }
-        print_api_rows(api.call("GET", "/audit", **asked), "calls", as_json=as_json)
-        return
-    found, more = run_on_database(stack, read)
-    if not found:  # the audit outlives a deleted host
-        require_existing(stack, host, None)
+    api = OperatorApi(find_running_stack(data))
+    answer = api.call(
+        "GET",
+        "/audit",
+        tenant=api.tenant_name(host),
+        door=door and door.value,
+        key_id=key and str(key),
+        operation=operation,
+        refused=refused or None,
+        since_s=since and since.total_seconds(),
+        limit=limit,
+    )
+    found = read_answer(CallList, answer)
+    if host and not found.calls:  # the audit outlives a deleted tenant
+        api.require_tenant(host, find_host_id(host))
     if as_json:
-        print_json({"calls": [_serialise_call(one) for one in found], "has_more": more})
+        print_json(answer)
         return
-    if found:
-        create_console().print(_build_table(found))
+    if found.calls:
+        create_console().print(_build_table(found.calls))
     else:
         print_notice("there are no such calls")
-    if more:
+    if found.has_more:
         print_notice(f"there is more: --limit shows more than {limit}")
 
 
-def _serialise_call(one: Recorded) -> dict[str, Any]:
-    call = one.call
-    return {
-        "at": call.at.isoformat(),
-        "door": call.door.value,
-        "tenant": one.host,
-        "key_id": call.key_id and str(call.key_id),
-        "key_label": one.key_label,
-        "actor": call.actor,
-        "operation": call.operation,
-        "status": call.status,
-        "code": call.code,
-        "took_ms": round(call.took_ms, 2),
-        "rows": call.rows,
-        "request_id": call.request_id and call.request_id.hex,
-    }
-
-
-def _build_table(found: list[Recorded]) -> ResultTable:
-    table = ResultTable("when", "door", "who", "host", "operation", "result", "ms", numbers=["ms"])
-    for one in found:
-        call = one.call
-        shown = [
-            f"{call.at:%Y-%m-%d %H:%M:%S}",
-            call.door.value,
-            _describe_caller(one),
-            one.host or "-",
-            call.operation,
-        ]
+def _build_table(calls: Sequence[Call]) -> ResultTable:
+    table = ResultTable("when", "door", "who", "tenant", "operation", "result", "ms", numbers=["ms"])
+    for call in calls:
         style = "red" if call.code or (call.status or 0) >= FIRST_REFUSAL else ""
-        table.add_values(*shown, Text(_describe_result(one), style=style), f"{call.took_ms:.1f}")
+        table.add_values(
+            f"{call.at:%Y-%m-%d %H:%M:%S}",
+            call.door,
+            call.actor or (f"{call.key_label or 'key'} {call.key_id}" if call.key_id else "unknown caller"),
+            call.tenant or "-",
+            call.operation,
+            Text(_describe_result(call), style=style),
+            f"{call.took_ms:.1f}",
+        )
     return table
 
 
-def _describe_caller(one: Recorded) -> str:
-    call = one.call
-    return call.actor or (f"{one.key_label or 'key'} {call.key_id}" if call.key_id else "unknown caller")
-
-
-def _describe_result(one: Recorded) -> str:
-    rows = "" if one.call.rows is None else f"{one.call.rows} rows"
-    status = "" if one.call.status is None else str(one.call.status)
-    return " ".join(part for part in (status, one.call.code, rows) if part) or "done"
+def _describe_result(call: Call) -> str:
+    rows = "" if call.rows is None else f"{call.rows} rows"
+    status = "" if call.status is None else str(call.status)
+    return " ".join(part for part in (status, call.code, rows) if part) or "done"

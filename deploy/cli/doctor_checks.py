@@ -114,7 +114,7 @@ def check_folders(patient: DoctorTarget) -> Iterator[DoctorFinding]:
     else:
         yield report_ok("data folder", str(data))
         yield doctor_rules.judge_file_mode(str(data), data.stat().st_mode, holds_secrets=False)
-        for name in (FILE, "api-key", "gateway-key", "sealing-key"):
+        for name in (FILE, "api-key", "operator-key", "gateway-key", "sealing-key"):
             if (data / name).exists():
                 yield doctor_rules.judge_file_mode(str(data / name), (data / name).stat().st_mode, holds_secrets=True)
     places = [data, *([patient.stack.postgres_dir] if patient.stack else [])]

@@ -1,17 +1,13 @@
 """`afterturn gateway`: targets of deliveries, and deliveries that failed or whose outcome is unknown."""
 
-from collections.abc import Sequence
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+from afterturn_client.contract.operators import SettledDelivery
 
 from deploy.cli import gateway_targets
-from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
-from deploy.cli.existence import require_existing
 from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
-from deploy.cli.ledger_listing import print_rows, print_turn_history
 from deploy.cli.ledger_rows import (
     BankFilter,
     BankOption,
@@ -21,21 +17,15 @@ from deploy.cli.ledger_rows import (
     OlderOption,
     TurnArgument,
     YesOption,
-    destination_json,
-    read_rows,
 )
-from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited
+from deploy.cli.operator_api import OperatorApi, read_answer
+from deploy.cli.operator_jobs import BulkChange, JobSelection, change_rows, print_jobs, print_turn_history
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_json
+from deploy.cli.output import print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.notices import replace_unprintable
-from store.database import Database
-from store.errors import NotFound, NotSettled
-from store.ledger.listing import Backlog, LedgerEntry, Selection
-from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, DeliveryFinding, NextStep, Quarantine
+from store.ledger.quarantine import SETTLEMENTS, DeliveryFinding, NextStep
 from store.ledger.stages import Stage
-from store.tenancy.call_audit import NO_HOST
-from store.tenancy.gateway_targets import Destination
 
 
 class State(StrEnum):
@@ -76,9 +66,9 @@ def list_command(
 
     **Example:** `afterturn gateway list --category timeout`
     """
-    place = BankFilter(host, bank)
-    selection = _select_deliveries(place, state or list(State), category=category, older_than=older_than)
-    print_rows(data, place, selection, limit, as_json=as_json)
+    states = state or list(State)
+    selection = JobSelection(BankFilter(host, bank), states=states, category=category, older_than=older_than)
+    print_jobs(OperatorApi(find_running_stack(data)), selection, limit, as_json=as_json)
 
 
 @gateway_app.command("show")
@@ -94,7 +84,7 @@ def show_command(
 
     **Example:** `afterturn gateway show monday/7`
     """
-    print_turn_history(data, turn, BankFilter(host, bank), as_json=as_json)
+    print_turn_history(OperatorApi(find_running_stack(data)), turn, BankFilter(host, bank), as_json=as_json)
 
 
 @gateway_app.command("resolve")
@@ -120,30 +110,16 @@ def resolve_command(
     """
     place = BankFilter(host, bank)
     _check_settlement(found, then)
-    stack = find_running_stack(data)
-    require_existing(stack, host, bank)
-
-    async def settle(database: Database, act: AuditedAct) -> tuple[LedgerEntry, Destination | None, str]:
-        backlog = Backlog(database)
-        rows = await read_rows(backlog, place, [turn], _select_deliveries(place))
-        if not rows:
-            raise NotFound("there is no failed or unknown delivery of this turn")
-        # A delivered turn continues with its flush, unless the flush is what failed.
-        usual = NextStep.DONE if rows[0].state == "flush_failed" else NextStep.FLUSH
-        state = await Quarantine(database, read_operator_name()).resolve(rows[0], found, then or usual)
-        act.rows = 1
-        return rows[0], (await backlog.deliveries(rows)).get(rows[0].item_id), state
-
-    try:
-        before, to, state = run_audited(stack, "gateway resolve", place.host_id or NO_HOST, settle)
-    except (NotFound, NotSettled) as error:
-        raise exit_with(str(error), 1) from None
+    api = OperatorApi(find_running_stack(data))
+    body = {"found": found.value, "then": then and then.value, "tenant": api.tenant_name(place.tenant)}
+    answer = api.call("POST", f"/jobs/{place.item(turn)}/settle", body)
     if as_json:
-        where = {} if to is None else {"gateway": destination_json(to)}
-        print_json({"turn_id": str(before.turn_id), "was": before.state, "state": state, **where})
+        print_json(answer)
     else:
-        at = f" (session {replace_unprintable(to.session)} at the gateway)" if to and to.session else ""
-        print(f"{before.turn_id}: {before.state} is {state} now{at}")
+        done = read_answer(SettledDelivery, answer)
+        to = done.gateway and done.gateway.session
+        at = f" (session {replace_unprintable(to)} at the gateway)" if to else ""
+        print(f"{done.turn_id}: {done.was} is {done.state} now{at}")
 
 
 @gateway_app.command("retry")
@@ -171,11 +147,9 @@ def retry_command(
         raise typer.BadParameter("name a TURN, give a filter, or --all")
     place = BankFilter(host, bank)
     left = "the call may have had an effect; look at the gateway, then run `afterturn gateway resolve TURN --as …`"
-    again = BulkChange("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left, {"action": "retry"})
-    targets = SelectedRows(
-        turn or (), place, _select_deliveries(place, tuple(State), category=category, older_than=older_than)
-    )
-    change_rows(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
+    selection = JobSelection(place, [Stage.GATEWAY], states=list(State), category=category, older_than=older_than)
+    again, api = BulkChange("retried", left, {"action": "retry"}), OperatorApi(find_running_stack(data))
+    change_rows(api, turn or (), selection, again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
 def _check_settlement(found: DeliveryFinding, then: NextStep | None) -> None:
@@ -184,20 +158,3 @@ def _check_settlement(found: DeliveryFinding, then: NextStep | None) -> None:
         raise typer.BadParameter(f"not-delivered needs a next step: {' or '.join(ways)}", param_hint="--then")
     if then is not None and then.value not in ways:
         raise typer.BadParameter(f"after {found.value} it must be {' or '.join(ways)}", param_hint="--then")
-
-
-def _select_deliveries(
-    place: BankFilter,
-    states: Sequence[str] = UNSETTLED,
-    *,
-    category: str | None = None,
-    older_than: timedelta | None = None,
-) -> Selection:
-    return Selection(
-        stages=(Stage.GATEWAY,),
-        states=tuple(states),
-        host=place.host_id,
-        bank=place.bank_id,
-        category=category,
-        older_than=older_than,
-    )

@@ -1,33 +1,35 @@
 """`afterturn gateway set|unset|list-targets|reseal`: the Memory Gateway that receives a tenant's or bank's turns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from afterturn_client.contract.operators import GatewayTarget, TargetList
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_way
 from pydantic import TypeAdapter, ValidationError
 
 from deploy.cli import name_arguments
-from deploy.cli.existence import find_host_id, find_host_name
+from deploy.cli.existence import find_host_id
 from deploy.cli.key_input import read_key
 from deploy.cli.ledger_rows import SELF
-from deploy.cli.operator_api import find_operator_api
-from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited, run_on_database
+from deploy.cli.operator_api import OperatorApi, read_answer
+from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json, print_rows
+from deploy.cli.output import as_api_json, create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from deploy.tables import ResultTable
 from producers.service.gateway_clients import canonical_url
+from producers.service.operations import describe_target as describe_listed
 from store import identity
 from store.database import Database
 from store.errors import NotFound, SealBroken, TargetTaken
-from store.tenancy.gateway_targets import GatewayTarget, GatewayTargets, GatewayUser, ListedTarget, seal_place
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, ListedTarget, seal_place
 from store.tenancy.sealing import Sealer
 from workers.settings import DeliverySettings, Scope, sealing_keys
 
@@ -109,16 +111,17 @@ def set_command(
     place = seal_place(host_id, _bank_id(host_id, bank), user)
     sealed = sealer.seal(read_key(user_key_file, "The user's key at the gateway"), place)
 
-    async def put(database: Database, act: AuditedAct) -> ListedTarget:
+    async def put(database: Database, act: AuditedAct) -> GatewayTarget:
         targets = GatewayTargets(database)
         made = await targets.set(host_id, _bank_id(host_id, bank), user, scopes, sealed)
         act.rows = 1
-        return next(one for one in await targets.list(host_id) if one.target.target_id == made.target_id)
+        listed = await targets.list(host_id)
+        return describe_listed(next(one for one in listed if one.target.target_id == made.target_id), names=True)
 
     found = _change_target(stack, "gateway set", host_id, put)
     if bank is not None and found.bank is None:
         print_notice(f"tenant {host!r} has no bank {bank!r} yet: its first turn makes it")
-    _print_targets([found], as_json=as_json)
+    _print_targets(as_api_json(TargetList(targets=(found,))), as_json=as_json)
 
 
 def unset_command(
@@ -168,16 +171,9 @@ def list_command(
 
     **Example:** `afterturn gateway list-targets --json`
     """
-    stack = find_running_stack(data)
-    if api := find_operator_api(stack):
-        print_rows(api.call("GET", "/targets", tenant=host), "targets", as_json=as_json)
-        return
-    chosen = None if host is None else find_host_id(find_host_name(stack, host))
-
-    async def read(database: Database) -> list[ListedTarget]:
-        return await GatewayTargets(database).list(chosen, unset=unset)
-
-    _print_targets(run_on_database(stack, read), as_json=as_json)
+    api = OperatorApi(find_running_stack(data))
+    asked = {"tenant": api.tenant_name(host), "unset": unset or None, "names": True}
+    _print_targets(api.call("GET", "/targets", **asked), as_json=as_json)
 
 
 def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
@@ -247,49 +243,23 @@ def _bank_id(host: UUID, bank: str | None) -> UUID | None:
     return None if bank is None else identity.bank_id(host, bank)
 
 
-def _print_targets(found: Sequence[ListedTarget], *, as_json: bool) -> None:
+def _print_targets(answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json({"targets": [_as_json(one) for one in found]})
-    elif found:
+        print_json(answer)
+    elif found := read_answer(TargetList, answer).targets:
         create_console().print(_build_table(found))
     else:
         print_notice("no gateway target is set: no turn is handed to a gateway")
 
 
-def _as_json(one: ListedTarget) -> dict[str, Any]:
-    target = one.target
-    return {
-        "target_id": str(target.target_id),
-        "tenant": one.host,
-        "bank_id": target.bank_id and str(target.bank_id),
-        "bank": one.bank,
-        "url": target.user.base_url or SELF,
-        "user_id": target.user.user_id,
-        "app_id": target.user.app_id,
-        "project_id": target.user.project_id,
-        "scope": list(target.scope),
-        "sessions": _name_sessions(target),
-        "key": _describe_key(target),
-        "state": target.state,
-        "set_at": target.set_at.isoformat(),
-        "waiting": one.waiting,
-    }
-
-
-def _build_table(found: Sequence[ListedTarget]) -> ResultTable:
-    columns = ("host", "bank", "gateway", "user", "sessions", "key", "state", "waiting")
+def _build_table(found: Sequence[GatewayTarget]) -> ResultTable:
+    columns = ("tenant", "bank", "gateway", "user", "sessions", "key", "state", "waiting")
     table = ResultTable(*columns, numbers=["waiting"])
     for one in found:
-        target, user = one.target, one.target.user
-        bank = "all" if target.bank_id is None else one.bank or str(target.bank_id)
-        shown = [one.host, bank, user.base_url or SELF, f"{user.user_id} ({user.app_id}/{user.project_id})"]
-        table.add_values(
-            *shown,
-            _name_sessions(target),
-            _describe_key(target),
-            target.state,
-            str(one.waiting),
-        )
+        bank = "all" if one.bank_id is None else one.bank or str(one.bank_id)
+        user = f"{one.user_id} ({one.app_id}/{one.project_id})"
+        shown = (one.tenant, bank, one.url or SELF, user, one.sessions, one.key, one.state)
+        table.add_values(*shown, str(one.waiting))
     return table
 
 
@@ -298,12 +268,3 @@ def describe_target(one: ListedTarget) -> str:
     user = one.target.user
     bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
     return f"tenant {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
-
-
-def _name_sessions(target: GatewayTarget) -> str:
-    return "chat:<session>" if target.bank_id else "chat:<bank>/<session>"
-
-
-def _describe_key(target: GatewayTarget) -> str:
-    """Return where a target's key is: sealed in the database, in the settings, or deleted."""
-    return "none" if target.unset_at else "sealed" if target.sealed_key else "settings"

@@ -6,14 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
-from deploy.cli.existence import require_existing
-from deploy.cli.ledger_listing import print_rows, print_turn_history
 from deploy.cli.ledger_rows import (
     BankFilter,
     BankOption,
@@ -24,15 +20,13 @@ from deploy.cli.ledger_rows import (
     TurnArgument,
     YesOption,
 )
-from deploy.cli.operator_api import OperatorApi, find_operator_api
-from deploy.cli.operator_command import run_on_database
-from deploy.cli.operator_jobs import count_jobs
+from deploy.cli.operator_api import OperatorApi
+from deploy.cli.operator_jobs import BulkChange, JobSelection, change_rows, count_jobs, print_jobs, print_turn_history
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.notices import Say, print_notice, replace_unprintable
-from store.ledger.listing import Backlog, Selection
 from store.ledger.quarantine import REASON_LENGTH
 from store.ledger.stages import Stage
 
@@ -90,9 +84,10 @@ def list_command(
 
     **Example:** `afterturn jobs list --stage extraction --status dead --older-than 10m`
     """
-    place = BankFilter(host, bank)
-    selection = _select_rows(place, stage, status or list(Status), category, older_than)
-    print_rows(data, place, selection, limit, as_json=as_json)
+    selection = JobSelection(
+        BankFilter(host, bank), stage or (), status or (), category=category, older_than=older_than
+    )
+    print_jobs(OperatorApi(find_running_stack(data)), selection, limit, as_json=as_json)
 
 
 @jobs_app.command("show")
@@ -108,7 +103,7 @@ def show_command(
 
     **Example:** `afterturn jobs show monday/7 --bank support`
     """
-    print_turn_history(data, turn, BankFilter(host, bank), as_json=as_json)
+    print_turn_history(OperatorApi(find_running_stack(data)), turn, BankFilter(host, bank), as_json=as_json)
 
 
 @jobs_app.command("retry")
@@ -133,14 +128,14 @@ def retry_command(
 
     **Example:** `afterturn jobs retry --stage embedding --category embedding --yes`
     """
-    place = BankFilter(host, bank)
     # Named rows are looked up in every status, so that an unknown name is an error.
     statuses = [Status.DEAD, Status.UNKNOWN] if turn else [Status.DEAD]
-    selection = _select_rows(place, stage, statuses, category, older_than)
+    place = BankFilter(host, bank)
+    selection = JobSelection(place, stage or (), statuses, category=category, older_than=older_than)
     _require_filter(turn, stage, host, bank, category, older_than, everything or None)
     left = "the gateway may have them already; look there, then run `afterturn gateway resolve TURN --as …`"
-    again = BulkChange("jobs retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left, {"action": "retry"})
-    change_rows(data, SelectedRows(turn or (), place, selection), again, yes=yes, dry_run=dry_run, as_json=as_json)
+    again, api = BulkChange("retried", left, {"action": "retry"}), OperatorApi(find_running_stack(data))
+    change_rows(api, turn or (), selection, again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
 @jobs_app.command("drop")
@@ -167,17 +162,17 @@ def drop_command(
 
     **Example:** `afterturn jobs drop --stage gateway --status unknown --reason "gateway was wiped" --yes`
     """
-    place = BankFilter(host, bank)
     wanted = status or (list(Status) if turn else [Status.DEAD, Status.UNKNOWN])
-    selection = _select_rows(place, stage, wanted, category, older_than)
+    place = BankFilter(host, bank)
+    selection = JobSelection(place, stage or (), wanted, category=category, older_than=older_than)
     _require_filter(turn, stage, status, host, bank, category, older_than, everything or None)
     why = replace_unprintable(reason).strip()[:REASON_LENGTH]
     if not why:
         raise typer.BadParameter("a reason is needed", param_hint="--reason")
     left = "they changed meanwhile, or a worker is delivering them; see `afterturn jobs list`"
-    body = {"action": "drop", "reason": why}
-    end = BulkChange("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left, body)
-    change_rows(data, SelectedRows(turn or (), place, selection), end, yes=yes, dry_run=dry_run, as_json=as_json)
+    end = BulkChange("dropped", left, {"action": "drop", "reason": why})
+    api = OperatorApi(find_running_stack(data))
+    change_rows(api, turn or (), selection, end, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,23 +243,14 @@ def drain_command(
 
     **Example:** `afterturn jobs drain --timeout 5m && echo all done`
     """
-    place = BankFilter(host, bank)
-    selection = _select_rows(place, stage, [], None, None)
-    stack = find_running_stack(data)
-    last: list[DrainState] = []
+    selection = JobSelection(BankFilter(host, bank), stage or ())
+    api, last = OperatorApi(find_running_stack(data)), list[DrainState]()
 
-    async def wait(count: CountRows) -> None:
-        await wait_until_drained(count, timeout.total_seconds(), print_notice, last.append)
-
-    async def ask(operator: OperatorApi) -> Mapping[str, int]:
-        return await asyncio.to_thread(count_jobs, operator, place, selection)
+    async def count() -> Mapping[str, int]:
+        return await asyncio.to_thread(count_jobs, api, selection)
 
     try:
-        if api := find_operator_api(stack):
-            asyncio.run(wait(partial(ask, api)))
-        else:
-            require_existing(stack, host, bank)
-            run_on_database(stack, lambda database: wait(partial(Backlog(database).count_by_status, selection)))
+        asyncio.run(wait_until_drained(count, timeout.total_seconds(), print_notice, last.append))
     except KeyboardInterrupt:
         print_notice("interrupted")
     if not last:
@@ -282,24 +268,6 @@ def _print_drained(drained: DrainState, *, as_json: bool) -> None:
     failed = f"; {drained.dead} dead, {drained.unknown} unknown" if drained.dead or drained.unknown else ""
     state = "nothing is undone" if drained.done else f"{drained.undone} pieces of work are undone"
     print(f"{state}, after {drained.waited_s:.1f} s{failed}")
-
-
-def _select_rows(
-    place: BankFilter,
-    stages: list[Stage] | None,
-    statuses: list[Status],
-    category: str | None,
-    older_than: timedelta | None,
-) -> Selection:
-    chosen = tuple(status.value for status in statuses)
-    return Selection(
-        stages=tuple(stages or Stage),
-        statuses=chosen,
-        host=place.host_id,
-        bank=place.bank_id,
-        category=category,
-        older_than=older_than,
-    )
 
 
 def _require_filter(*said: object) -> None:

@@ -1,18 +1,18 @@
 """`afterturn keys`: API keys. A key is shown once, when it is created; only its hash is stored."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
+from afterturn_client.contract.operators import Key, KeyList
 
 from deploy.cli import name_arguments
-from deploy.cli.existence import find_host_name
-from deploy.cli.operator_api import find_operator_api
+from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_fields, print_json, print_rows
+from deploy.cli.output import create_console, exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
@@ -20,14 +20,11 @@ from deploy.local.private_files import write_private
 from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from deploy.tables import ResultTable
-from store import identity
 from store.database import Database
-from store.errors import InvalidTenantName, NotFound
+from store.errors import NotFound
 from store.tenancy.call_audit import NO_HOST
-from store.tenancy.keys import KeyInfo, Keys, Successor
+from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKey, OperatorKeys
-
-T = TypeVar("T")
 
 HostOption = Annotated[
     str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The tenant (host) of the keys.")
@@ -118,40 +115,9 @@ def create_command(
     if operator:
         _create_operator_key(stack, label, expires, makes_keys=makes_keys, as_json=as_json)
         return
-    if api := find_operator_api(stack):
-        if gateway_user:
-            raise exit_with("a gateway user's key is made on the database: set database.operator_url", 2)
-        body: dict[str, Any] = {"tenant": host, "label": label, "banks": bank or None, "curate": curate}
-        body |= {"user": user, "agent": agent}
-        body |= {"write": not read_only, "expires_s": None if expires is None else int(expires.total_seconds())}
-        print_fields(api.call("POST", "/keys", body), as_json=as_json)
-        return
-    scope = {"gateway_user": gateway_user, "user": user, "agent": agent}
-    rights = {"write": not read_only, "curate": curate}
-
-    async def create(keys: Keys, now: datetime) -> tuple[str, datetime | None]:
-        until = None if expires is None else now + expires
-        made = keys.create(
-            host,
-            label,
-            banks=bank or None,
-            write=rights["write"],
-            curate=rights["curate"],
-            expires_at=until,
-            **scope,
-        )
-        return await made, until
-
-    try:
-        token, until = _change_keys(stack, "keys create", host, create)
-    except InvalidTenantName as error:
-        raise exit_with(f"--host: {error}", 2) from None
-    if as_json:
-        about = {"label": label, "banks": sorted(bank) if bank else None, **rights}
-        print_json({"key": token, **about, **scope, "expires_at": _format_time(until)})
-    else:
-        print_notice("keep this key: it is not shown again")
-        print(token)
+    body: dict[str, Any] = {"tenant": host, "label": label, "banks": bank or None, "curate": curate}
+    body |= {"user": user, "agent": agent, "gateway_user": gateway_user, "write": not read_only}
+    _print_new_key(OperatorApi(stack).call("POST", "/keys", body | _lifetime(expires)), as_json=as_json)
 
 
 def _refuse_contradictions(*, restricted: bool, gateway_user: str | None, operator: bool, makes_keys: bool) -> None:
@@ -170,20 +136,12 @@ def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
 
     **Example:** `afterturn keys list`
     """
-    stack = find_running_stack(data)
-    if api := find_operator_api(stack):
-        print_rows(api.call("GET", "/keys", tenant=host), "keys", as_json=as_json)
-        return
-    called = find_host_name(stack, host)
-
-    async def everything(database: Database) -> list[KeyInfo]:
-        return await Keys(database).list(called)
-
-    found = run_on_database(stack, everything)
+    api = OperatorApi(find_running_stack(data))
+    answer = api.call("GET", "/keys", tenant=api.tenant_name(host))
     if as_json:
-        print_json({"keys": [_serialise_key(key) for key in found]})
+        print_json(answer)
     else:
-        create_console().print(_build_table(found))
+        create_console().print(_build_table(read_answer(KeyList, answer).keys))
 
 
 @keys_app.command("revoke")
@@ -198,24 +156,10 @@ def revoke_command(
 
     **Example:** `afterturn keys revoke 0b7c…`
     """
-    stack = find_running_stack(data)
-    if api := find_operator_api(stack):
-        api.call("DELETE", f"/keys/{key_id}", tenant=host)
-        print_fields({"key_id": str(key_id), "revoked": True}, as_json=as_json)
-        return
-
-    async def revoke(keys: Keys, _now: datetime) -> bool:
-        await keys.revoke(host, key_id)
-        return True
-
-    try:
-        revoked = _change_keys(stack, "keys revoke", host, revoke)
-    except NotFound:
-        revoked = False
+    OperatorApi(find_running_stack(data)).call("DELETE", f"/keys/{key_id}", tenant=host)
     if as_json:
-        print_json({"key_id": str(key_id), "revoked": revoked})
-    print_notice(f"key {key_id} is revoked" if revoked else f"there is no key {key_id}, or it is revoked already")
-    raise typer.Exit(0 if revoked else 1)
+        print_json({"key_id": str(key_id), "revoked": True})
+    print_notice(f"key {key_id} is revoked")
 
 
 @keys_app.command("rotate")
@@ -237,33 +181,33 @@ def rotate_command(
     **Example:** `afterturn keys rotate 0b7c… --overlap 24h`
     """
     stack = find_running_stack(data)
-    if api := find_operator_api(stack):
-        body = {"tenant": host, "overlap_s": int(overlap.total_seconds())}
-        print_fields(api.call("POST", f"/keys/{key_id}/rotate", body), as_json=as_json)
-        return
+    own = _is_own_key(stack, key_id)
+    body = {"tenant": host, "overlap_s": int(overlap.total_seconds()), **_lifetime(expires)}
+    made = OperatorApi(stack).call("POST", f"/keys/{key_id}/rotate", body)
+    kept = not own or _save_stack_key(stack, made["key"])
+    _print_new_key(made, as_json=as_json)
+    raise typer.Exit(0 if kept else 1)
 
-    async def rotate(keys: Keys, now: datetime) -> tuple[Successor, bool]:
-        own = await keys.authenticate(_read_stack_key(stack))
-        expires_at = None if expires is None else now + expires
-        successor = await keys.rotate(host, key_id, overlap, expires_at=expires_at)
-        return successor, own is not None and own.key_id == key_id
 
-    try:
-        successor, own = _change_keys(stack, "keys rotate", host, rotate)
-    except NotFound:
-        raise exit_with(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1) from None
-    kept = not own or _save_stack_key(stack, successor.token)
+def _lifetime(expires: timedelta | None) -> dict[str, int]:
+    return {} if expires is None else {"expires_s": int(expires.total_seconds())}
+
+
+def _print_new_key(made: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        about = {
-            "key_id": str(successor.key_id),
-            "replaces": str(key_id),
-            "expires_at": _format_time(successor.expires_at),
-        }
-        print_json({"key": successor.token, **about})
+        print_json(made)
     else:
         print_notice("keep this key: it is not shown again")
-        print(successor.token)
-    raise typer.Exit(0 if kept else 1)
+        print(made["key"])
+
+
+def _is_own_key(stack: Stack, key_id: UUID) -> bool:
+    """Return whether this is the key in the file of a stack on this machine, which its database knows."""
+    token = _read_stack_key(stack)
+    if not token or not stack.database_url.get_secret_value():
+        return False
+    own = run_on_database(stack, lambda database: Keys(database).authenticate(token))
+    return own is not None and own.key_id == key_id
 
 
 def _create_operator_key(
@@ -279,19 +223,8 @@ def _create_operator_key(
 
     operation = "keys create --operator --makes-keys" if makes_keys else "keys create --operator"
     token, until = run_audited(stack, operation, NO_HOST, create)
-    if as_json:
-        print_json(
-            {
-                "key": token,
-                "label": label,
-                "operator": True,
-                "makes_keys": makes_keys,
-                "expires_at": _format_time(until),
-            }
-        )
-    else:
-        print_notice("keep this key: it is not shown again")
-        print(token)
+    about = {"label": label, "operator": True, "makes_keys": makes_keys, "expires_at": until}
+    _print_new_key({"key": token, **about}, as_json=as_json)
 
 
 @keys_app.command("list-operators")
@@ -354,43 +287,7 @@ def _read_stack_key(stack: Stack) -> str:
         return ""
 
 
-def _change_keys(stack: Stack, operation: str, host: str, work: Callable[[Keys, datetime], Awaitable[T]]) -> T:
-    """Change keys of the running stack by the database's clock, and record it in the audit.
-
-    Exits 1 when the database does not answer.
-    """
-
-    async def do(database: Database, act: AuditedAct) -> T:
-        done = await work(Keys(database), act.clock())
-        act.rows = 1
-        return done
-
-    return run_audited(stack, operation, identity.host_id(host), do)
-
-
-def _serialise_key(key: KeyInfo) -> dict[str, Any]:
-    return {
-        "key_id": str(key.key_id),
-        "label": key.label,
-        "banks": None if key.banks is None else list(key.banks),
-        "write": key.write,
-        "curate": key.curate,
-        "gateway_user": key.gateway_user,
-        "user": key.user,
-        "agent": key.agent,
-        "created_at": key.created_at.isoformat(),
-        "revoked_at": _format_time(key.revoked_at),
-        "expires_at": _format_time(key.expires_at),
-        "replaced_by": str(key.replaced_by) if key.replaced_by else None,
-        "state": key.state,
-    }
-
-
-def _format_time(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None
-
-
-def _build_table(found: list[KeyInfo]) -> ResultTable:
+def _build_table(found: Sequence[Key]) -> ResultTable:
     table = ResultTable("key_id", "label", "may", "banks", "created", "state")
     for key in found:
         banks = "all" if key.banks is None else ", ".join(key.banks) or "none"
@@ -406,7 +303,7 @@ def _build_table(found: list[KeyInfo]) -> ResultTable:
     return table
 
 
-def _describe_rights(key: KeyInfo) -> str:
+def _describe_rights(key: Key) -> str:
     if key.gateway_user:
         return f"gateway of {key.gateway_user}"
     user = f" as {key.user}" if key.user else ""
@@ -414,7 +311,7 @@ def _describe_rights(key: KeyInfo) -> str:
     return rights + user + (f" for agent {key.agent}" if key.agent else "")
 
 
-def _describe_state(key: KeyInfo) -> str:
+def _describe_state(key: Key) -> str:
     """Return a key's state in words: active until, revoked or expired since, replaced by."""
     at = key.revoked_at or key.expires_at
     when = "" if at is None else f" {'until' if key.state == 'active' else 'since'} {at:%Y-%m-%d %H:%M}"

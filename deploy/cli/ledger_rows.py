@@ -1,13 +1,13 @@
-"""Selects ledger rows by command-line options, and formats them."""
+"""Options that select ledger rows, and rows as tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
-import orjson
 import typer
+from afterturn_client.contract.operators import Job, JobNote
 from rich.text import Text
 
 from deploy.cli.existence import find_host_id
@@ -15,11 +15,7 @@ from deploy.cli.times import parse_duration
 from deploy.components.bootstrap import HOST
 from deploy.notices import replace_unprintable
 from deploy.tables import ResultTable
-from producers.service.operator_work import describe_job
 from store import identity
-from store.ledger.listing import Backlog, LedgerEntry, Selection, TurnAuditRow
-from store.ledger.stages import Stage
-from store.tenancy.gateway_targets import Destination
 
 HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant (host).")]
 BankOption = Annotated[
@@ -32,7 +28,7 @@ OlderOption = Annotated[
     timedelta | None,
     typer.Option(parser=parse_duration, metavar="LENGTH", help="Only turns accepted longer ago than this: 10m, 2h."),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")]
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before several rows are changed.")
 ]
@@ -55,11 +51,14 @@ class BankFilter:
     bank: str | None
 
     @property
+    def tenant(self) -> str | None:
+        """The named tenant; a bank without one is the default tenant's."""
+        return self.host or (None if self.bank is None else HOST)
+
+    @property
     def host_id(self) -> UUID | None:
         """The host's id; a bank without a host is one of the default host."""
-        if self.host is None and self.bank is None:
-            return None
-        return find_host_id(self.host or HOST)
+        return None if self.tenant is None else find_host_id(self.tenant)
 
     @property
     def bank_id(self) -> UUID | None:
@@ -78,90 +77,46 @@ class BankFilter:
         return identity.turn_id(identity.session_id(bank, session), turn)
 
 
-async def read_rows(
-    backlog: Backlog, place: BankFilter, names: Sequence[str], selection: Selection
-) -> list[LedgerEntry]:
-    """Return the rows of these turns (or single rows) that a selection allows."""
-    undone, failed = selection.open_states()
-    states, stages = {*undone, *failed}, set(selection.stages)
-    found: dict[tuple[UUID, str], LedgerEntry] = {}
-    for item in map(place.item, names):
-        for entry in await backlog.of_turn(item, place.host_id):
-            meant = item in {entry.item_id, entry.turn_id}
-            if meant and entry.state in states and entry.stage in stages:
-                found[entry.item_id, entry.stage] = entry
-    return list(found.values())
-
-
-def serialise_row(
-    entry: LedgerEntry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
-) -> dict[str, Any]:
-    """Return a row as `--json` shows it: what the operators' API tells of it, and the bank's name; no content.
-
-    A delivery also shows its target and the session's name there.
-    """
-    to = deliveries.get(entry.item_id) if entry.stage is Stage.GATEWAY else None
-    return {
-        **describe_job(entry),
-        "bank": banks.get(entry.bank_id),
-        **({} if to is None else {"gateway": destination_json(to)}),
-    }
-
-
-def destination_json(to: Destination) -> dict[str, str]:
-    """Return a delivery's target as `--json` shows it; `session` is '' when its name was erased."""
-    user = to.target.user
-    where = {"url": user.base_url or SELF, "user_id": user.user_id, "session": to.session}
-    return {"target_id": str(to.target.target_id), **where}
-
-
-def serialise_note(noted: TurnAuditRow) -> dict[str, Any]:
-    """Return a recorded attempt as `--json` shows it."""
-    return {"at": noted.at.isoformat(), "event": noted.event, **orjson.loads(noted.payload)}
-
-
-def build_rows_table(
-    entries: Sequence[LedgerEntry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
-) -> ResultTable:
-    """Return rows as a table; a delivery is followed by its target."""
+def build_rows_table(jobs: Sequence[Job]) -> ResultTable:
+    """Return rows as a table; a delivery is followed by its target, where that is told."""
     numbers = ("age", "tries")
-    shown = ResultTable("stage", "status", "turn", "bank", "host", *numbers, "why", numbers=numbers)
-    for entry in entries:
+    shown = ResultTable("stage", "status", "turn", "bank", "tenant", *numbers, "why", numbers=numbers)
+    for job in jobs:
         shown.add_values(
-            entry.stage.value,
-            Text(entry.status, style=_COLOURS.get(entry.status, "")),
-            str(entry.turn_id) + (" +" if entry.is_follow_up else ""),
-            banks.get(entry.bank_id, "-"),
-            entry.host,
-            format_seconds(entry.age_s),
-            str(entry.attempts),
-            describe_status(entry),
+            job.stage,
+            Text(job.status, style=_COLOURS.get(job.status, "")),
+            str(job.turn_id) + (" +" if job.follow_up else ""),
+            job.bank or str(job.bank_id),
+            job.tenant,
+            format_seconds(job.age_s),
+            str(job.attempts),
+            _describe_status(job),
         )
-        if entry.stage is Stage.GATEWAY and (to := deliveries.get(entry.item_id)):
-            place = f"to {to.session or '(erased)'} of {to.target.user.user_id} at {to.target.user.base_url or SELF}"
+        if to := job.gateway:
+            place = f"to {to.session or '(erased)'} of {to.user_id} at {to.url or SELF}"
             shown.add_values(*[""] * 7, Text(place, style="dim"))
     return shown
 
 
-def build_notes_table(notes: Sequence[TurnAuditRow]) -> ResultTable:
+def build_notes_table(notes: Sequence[JobNote]) -> ResultTable:
     """Return recorded attempts as a table."""
     shown = ResultTable("when", "what", "details")
     for noted in notes:
-        told = ", ".join(f"{name} {value}" for name, value in orjson.loads(noted.payload).items())
+        told = ", ".join(f"{name} {value}" for name, value in (noted.details or {}).items())
         shown.add_values(f"{noted.at:%Y-%m-%d %H:%M:%S}", noted.event, told)
     return shown
 
 
-def describe_status(entry: LedgerEntry) -> str:
+def _describe_status(job: Job) -> str:
     """Return a row's status in words: what it waits for, which worker claims it, or its error."""
-    wrong = ": ".join(part for part in (entry.category, entry.reason) if part)
-    if entry.waits_for:
-        return f"waits for {entry.waits_for}"
-    if entry.worker:
-        return f"claimed by {entry.worker}"
-    if entry.status == "pending" and wrong and entry.next_attempt_at:
-        return f"again at {entry.next_attempt_at:%H:%M:%S} ({wrong})"
-    state = f"{entry.state} " if entry.state != entry.status and entry.status in _COLOURS else ""
+    wrong = ": ".join(part for part in (job.category, job.reason) if part)
+    if job.waits_for:
+        return f"waits for {job.waits_for}"
+    if job.worker:
+        return f"claimed by {job.worker}"
+    if job.status == "pending" and wrong and job.next_attempt_at:
+        return f"again at {job.next_attempt_at:%H:%M:%S} ({wrong})"
+    state = f"{job.state} " if job.state != job.status and job.status in _COLOURS else ""
     return (state + (f"({wrong})" if state and wrong else wrong)).strip()
 
 

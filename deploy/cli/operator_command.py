@@ -7,7 +7,7 @@ import pwd
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -30,16 +30,24 @@ T = TypeVar("T")
 
 def run_on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
     """Run work on the running stack's database; exits 1 when the database does not answer."""
+    with exit_on_outage():
+        return asyncio.run(with_database(stack, work))
 
-    async def run() -> T:
-        database = Database(build_database_settings(stack))
-        try:
-            return await work(database)
-        finally:
-            await database.close()
 
+async def with_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Run work on the stack's database, in this event loop; raises what the database raises."""
+    database = Database(build_database_settings(stack))
     try:
-        return asyncio.run(run())
+        return await work(database)
+    finally:
+        await database.close()
+
+
+@contextlib.contextmanager
+def exit_on_outage() -> Iterator[None]:
+    """Exit 1 with a line where the block's database does not answer."""
+    try:
+        yield
     except BrokenPipeError:  # the reader of a pipe went away: typer ends such a command quietly
         raise
     except (SQLAlchemyError, OSError) as error:

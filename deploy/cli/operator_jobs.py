@@ -1,107 +1,193 @@
-"""Ledger rows over the operator API, for commands that have no database access."""
+"""Ledger rows over the operators' API: selected, listed, counted, and changed many at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from itertools import groupby
 from typing import Any
-from uuid import UUID
 
-from deploy.cli.ledger_rows import BankFilter
-from deploy.cli.operator_api import OperatorApi
-from deploy.cli.output import exit_with
-from deploy.components.bootstrap import HOST
-from store.ledger.listing import OPEN_STATUSES, Selection
+import typer
+from afterturn_client.contract.operators import Job, JobHistory, JobPage
+from rich.text import Text
+
+from deploy.cli.ledger_rows import BankFilter, build_notes_table, build_rows_table
+from deploy.cli.operator_api import OperatorApi, read_answer
+from deploy.cli.operator_command import confirm_change
+from deploy.cli.output import create_console, exit_with, print_json
+from deploy.notices import print_notice
+from store.ledger.listing import OPEN_STATUSES
 from store.ledger.quarantine import TOGETHER, ChangeCount
 from store.ledger.stages import Stage
 
 #: Rows of one page.
 PAGE = 1000
+#: Rows between two lines of progress.
+PROGRESS_ROWS = 10_000
 
-Row = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class JobSelection:
+    """A filter of ledger rows: by stages and statuses (none: all), or by the `states` of deliveries."""
+
+    place: BankFilter
+    stages: Sequence[Stage] = ()
+    statuses: Sequence[str] = ()
+    states: Sequence[str] = ()
+    category: str | None = None
+    older_than: timedelta | None = None
+
+    def queries(self, api: OperatorApi) -> Iterator[dict[str, Any]]:
+        """Yield API queries, which together select the rows; exits 2 for an unknown tenant."""
+        where = {
+            "tenant": api.tenant_name(self.place.tenant),
+            "bank": self.place.bank,
+            "category": self.category,
+            "older_than_s": None if self.older_than is None else self.older_than.total_seconds(),
+        }
+        if self.states:
+            yield from ({**where, "stage": Stage.GATEWAY.value, "state": state} for state in self.states)
+            return
+        statuses: Sequence[str | None] = self.statuses if 0 < len(self.statuses) < len(OPEN_STATUSES) else [None]
+        stages: Sequence[str | None] = [stage.value for stage in self.stages] or [None]
+        yield from ({**where, "stage": stage, "status": status} for stage in stages for status in statuses)
+
+    def allows(self, job: Job) -> bool:
+        """Return whether a row has one of the stages, and one of the statuses or states."""
+        states = job.state in self.states if self.states else not self.statuses or job.status in self.statuses
+        return states and (not self.stages or job.stage in self.stages)
 
 
-def read_jobs(
-    api: OperatorApi, place: BankFilter, selection: Selection, limit: int | None = None
-) -> tuple[list[Row], bool]:
-    """Return the rows of a selection, the oldest first, at most `limit` (None: all), and whether there are more."""
-    found, more = list[Row](), False
-    for asked in _split_selection(api, place, selection):
-        rows, rest = _read_pages(api, asked, limit)
-        found, more = [*found, *rows], more or rest
+@dataclass(frozen=True, slots=True)
+class BulkChange:
+    """A kind of change: the word for it (`done`), its request body, and why rows may be refused (`left`)."""
+
+    done: str
+    left: str
+    body: Mapping[str, str]
+
+
+def print_jobs(api: OperatorApi, selection: JobSelection, limit: int, *, as_json: bool) -> None:
+    """Print the rows of a selection, the oldest first."""
+    found, more = list[dict[str, Any]](), False
+    for asked in selection.queries(api):
+        page = api.call("GET", "/jobs", **asked, limit=limit, names=True)
+        found += page["jobs"]
+        more = more or page["has_more"]
     found.sort(key=lambda row: (row["accepted_at"], row["position"]))
-    return found[:limit], more or (limit is not None and len(found) > limit)
+    more = more or len(found) > limit
+    page = {"jobs": found[:limit], "cursor": None, "has_more": more}
+    if as_json:
+        print_json({"jobs": page["jobs"], "has_more": more})
+        return
+    if found:
+        create_console().print(build_rows_table(read_answer(JobPage, page).jobs))
+    else:
+        print_notice("nothing of the kind waits, runs or failed")
+    if more:
+        print_notice(f"there is more: --limit shows more than {limit}")
 
 
-def read_named_jobs(api: OperatorApi, place: BankFilter, names: Sequence[str], selection: Selection) -> list[Row]:
-    """Return the rows of these turns, or single rows, within a selection; exits 1 when one is unknown."""
-    tenant = find_tenant(api, place)
-    found = dict[tuple[str, str], Row]()
-    for item in map(place.item, names):
-        for row in api.call("GET", f"/jobs/{item}", tenant=tenant)["jobs"]:
-            meant = str(item) in {row["id"], row["turn_id"]}
-            if meant and row["status"] in selection.statuses and row["stage"] in selection.stages:
-                found[row["id"], row["stage"]] = row
-    return list(found.values())
+def print_turn_history(api: OperatorApi, turn: str, place: BankFilter, *, as_json: bool) -> None:
+    """Print one turn's history; exits 1 when the ledger does not have it, 2 when its tenant does not exist."""
+    told = _read_turn(api, turn, place)
+    if as_json:
+        print_json(told)
+        return
+    history = read_answer(JobHistory, told)
+    create_console().print(build_rows_table(history.jobs))
+    if history.history:
+        create_console().print(Text(""), build_notes_table(history.history), sep="\n")
 
 
-def count_jobs(api: OperatorApi, place: BankFilter, selection: Selection) -> dict[str, int]:
+def count_jobs(api: OperatorApi, selection: JobSelection) -> dict[str, int]:
     """Count the rows of a selection by status."""
     counts = dict.fromkeys(OPEN_STATUSES, 0)
-    for asked in _split_selection(api, place, selection):
+    for asked in selection.queries(api):
         for status, number in api.call("GET", "/jobs/count", **asked).items():
             counts[status] += number
     return counts
 
 
-def change_jobs(api: OperatorApi, rows: Sequence[Row], body: Mapping[str, str]) -> ChangeCount:
-    """Retry or drop rows, as `body` says, a batch of one tenant and stage at a time."""
+def change_rows(
+    api: OperatorApi,
+    turns: Sequence[str],
+    selection: JobSelection,
+    change: BulkChange,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Change the rows of these turns (none: of the selection) after a confirmation, and print how many were changed.
 
-    def belong(row: Row) -> tuple[str, str]:
-        return row["tenant"], row["stage"]
+    Exits 1 when some were refused.
+    """
+    named = _read_named_jobs(api, turns, selection) if turns else None
+    selected = sum(count_jobs(api, selection).values()) if named is None else len(named)
+    if turns and not selected:
+        raise exit_with("there is no such row in a status that this can change", 1)
+    if dry_run:
+        _print_counts(change, ChangeCount(selected, 0), dry_run=True, as_json=as_json)
+        return
+    if selected > 1 and not yes:
+        confirm_change(f"{selected} rows would be {change.done}.", "--yes, or look with --dry-run first")
+    changed = ChangeCount()
+    for page in _read_pages(api, selection) if named is None else [named]:
+        changed += _change_page(api, page, change)
+        if changed.seen % PROGRESS_ROWS < len(page) <= changed.seen - len(page):
+            print_notice(f"{changed.changed} of {selected} {change.done}")
+    _print_counts(change, changed, dry_run=False, as_json=as_json)
+    if changed.refused:
+        raise typer.Exit(1)
+
+
+def _read_turn(api: OperatorApi, turn: str, place: BankFilter) -> Any:
+    return api.call("GET", f"/jobs/{place.item(turn)}", tenant=api.tenant_name(place.tenant), names=True)
+
+
+def _read_named_jobs(api: OperatorApi, turns: Sequence[str], selection: JobSelection) -> list[Job]:
+    """Return the rows of these turns, or single rows, within a selection; exits 1 when one is unknown."""
+    found = dict[tuple[object, str], Job]()
+    for turn in turns:
+        item = selection.place.item(turn)
+        for job in read_answer(JobHistory, _read_turn(api, turn, selection.place)).jobs:
+            if item in {job.id, job.turn_id} and selection.allows(job):
+                found[job.id, job.stage] = job
+    return list(found.values())
+
+
+def _read_pages(api: OperatorApi, selection: JobSelection) -> Iterator[Sequence[Job]]:
+    """Yield the rows of a selection in pages; a row that changes meanwhile does not come twice."""
+    for asked in selection.queries(api):
+        cursor, more = None, True
+        while more:
+            page = read_answer(JobPage, api.call("GET", "/jobs", **asked, limit=PAGE, cursor=cursor))
+            yield page.jobs
+            cursor, more = page.cursor, page.has_more
+
+
+def _change_page(api: OperatorApi, jobs: Sequence[Job], change: BulkChange) -> ChangeCount:
+    """Change rows, a batch of one tenant and stage at a time."""
+
+    def belong(job: Job) -> tuple[str, str]:
+        return job.tenant, job.stage
 
     changed = 0
-    for (tenant, stage), group in groupby(sorted(rows, key=belong), key=belong):
-        ids = [row["id"] for row in group]
+    for (tenant, stage), group in groupby(sorted(jobs, key=belong), key=belong):
+        ids = [str(job.id) for job in group]
         for at in range(0, len(ids), TOGETHER):
-            asked = {**body, "tenant": tenant, "stage": stage, "ids": ids[at : at + TOGETHER]}
-            changed += api.call("POST", "/jobs", asked)["changed"]
-    return ChangeCount(len(rows), changed)
+            body = {**change.body, "tenant": tenant, "stage": stage, "ids": ids[at : at + TOGETHER]}
+            changed += api.call("POST", "/jobs", body)["changed"]
+    return ChangeCount(len(jobs), changed)
 
 
-def find_tenant(api: OperatorApi, place: BankFilter) -> str | None:
-    """Return the tenant's name; a bank without a tenant belongs to the default tenant."""
-    if place.host is None:
-        return None if place.bank is None else HOST
-    try:
-        tenant = UUID(place.host)
-    except ValueError:
-        return place.host
-    return str(api.call("GET", f"/tenants/{tenant}")["name"])
-
-
-def _split_selection(api: OperatorApi, place: BankFilter, selection: Selection) -> Iterator[dict[str, Any]]:
-    """Yield API queries, each for one stage and status, or for all."""
-    if selection.states is not None:
-        raise exit_with("the service lists deliveries by status alone (`afterturn jobs`); this needs its database", 2)
-    stages = [None] if len(selection.stages) == len(Stage) else [stage.value for stage in selection.stages]
-    statuses = [None] if len(selection.statuses) in {0, len(OPEN_STATUSES)} else list(selection.statuses)
-    older = selection.older_than
-    where = {
-        "tenant": find_tenant(api, place),
-        "bank": place.bank,
-        "category": selection.category,
-        "older_than_s": None if older is None else older.total_seconds(),
-    }
-    for stage in stages:
-        for status in statuses:
-            yield {**where, "stage": stage, "status": status}
-
-
-def _read_pages(api: OperatorApi, asked: Mapping[str, Any], limit: int | None) -> tuple[list[Row], bool]:
-    found, cursor = list[Row](), None
-    while True:
-        most = PAGE if limit is None else min(PAGE, limit - len(found))
-        page = api.call("GET", "/jobs", **asked, limit=most, cursor=cursor)
-        found += page["jobs"]
-        cursor = page.get("cursor")
-        if cursor is None or len(found) == limit:
-            return found, bool(page["has_more"])
+def _print_counts(change: BulkChange, changed: ChangeCount, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        counts = {"selected": changed.seen, change.done: changed.changed}
+        print_json({"dry_run": dry_run, **counts, "left": 0 if dry_run else changed.refused})
+    elif dry_run:
+        print(f"{changed.seen} rows would be {change.done}")
+    else:
+        print(f"{changed.changed} rows {change.done}")
+    if changed.refused and not dry_run:
+        print_notice(f"{changed.refused} rows were left as they are: {change.left}")

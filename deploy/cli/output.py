@@ -27,7 +27,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def as_api_json(shape: Shape) -> dict[str, Any]:
     """Return a shape of the contract as the API writes it."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(shape))
+    found: dict[str, Any] = orjson.loads(orjson.dumps(shape, default=str))
     return found
 
 

@@ -12,8 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.notices import Say
 from store.errors import ResourceBusy
-from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
-from store.ledger.stages import Stage
+from store.ledger.ledger import PUBLIC_STATUSES
 
 T = TypeVar("T")
 
@@ -38,21 +37,22 @@ class Speeds:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: deque[tuple[float, dict[Stage, int]]] = deque()
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
 
-    def after(self, turns: Mapping[Stage, StageCounts], rows: Mapping[Stage, StageCounts]) -> dict[Stage, Speed]:
-        """Return the speed of every stage; `turns` counts ended turns, `rows` undone ones."""
+    def after(self, turns: Mapping[str, Mapping[str, int]], rows: Mapping[str, Mapping[str, int]]) -> dict[str, Speed]:
+        """Return the speed of every stage; `turns` counts ended turns by stage and status, `rows` undone ones."""
         now = self._clock()
-        ended = {stage: sum(turns[stage].counts[status] for status in ENDED) for stage in Stage}
+        ended = {stage: sum(counts[status] for status in ENDED) for stage, counts in turns.items()}
         self._seen.append((now, ended))
         while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_S:  # noqa: PLR2004 - a speed needs two looks
             self._seen.popleft()
         then, before = self._seen[0]
         passed = now - then
         speeds = {}
-        for stage in Stage:
-            undone = rows[stage].counts["pending"] + rows[stage].counts["running"]
-            speeds[stage] = _estimate_speed(max(0, ended[stage] - before[stage]) / passed if passed else 0.0, undone)
+        for stage, done in ended.items():
+            undone = rows[stage]["pending"] + rows[stage]["running"]
+            gained = max(0, done - before.get(stage, 0))
+            speeds[stage] = _estimate_speed(gained / passed if passed else 0.0, undone)
         return speeds
 
 

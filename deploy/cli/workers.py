@@ -1,19 +1,22 @@
 """`afterturn workers list` and `afterturn worker drain`: list worker processes, and drain one before it is stopped."""
 
-from dataclasses import asdict
+import time
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from afterturn_client.contract.operators import WorkerList
 
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
+from deploy.local.stack import Stack
 from deploy.notices import print_notice
 
-if TYPE_CHECKING:
-    from store.ledger.workers import WorkerListed
+#: Between two looks at workers that drain, in seconds: half the time between their heartbeats.
+LOOK_S = 1.0
 
 workers_app = typer.Typer(help="List worker processes.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -31,10 +34,10 @@ def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> Non
 
     **Example:** `afterturn workers list`
     """
-    from deploy.cli.worker_draining import read_workers  # noqa: PLC0415
+    # Imported only now: it loads prometheus_client, which must not happen before a worker's folder of samples is known.
+    from deploy.cli.operator_api import OperatorApi  # noqa: PLC0415
 
-    found = read_workers(find_running_stack(data))
-    print_rows({"workers": [_as_json(one) for one in found]}, "workers", as_json=as_json)
+    print_rows(OperatorApi(find_running_stack(data)).call("GET", "/workers"), "workers", as_json=as_json)
 
 
 def drain_command(
@@ -61,10 +64,7 @@ def drain_command(
     names = workers or []
     if bool(names) == everyone:
         raise typer.BadParameter("name workers, or give --all")
-    # Imported only now: it loads prometheus_client, which must not happen before a worker's folder of samples is known.
-    from deploy.cli.worker_draining import drain_workers  # noqa: PLC0415
-
-    states = drain_workers(find_running_stack(data), names, wait or timedelta())
+    states = _drain_workers(find_running_stack(data), names, wait or timedelta())
     if unknown := [name for name in names if name not in states]:
         raise exit_with(f"there is no worker {unknown[0]!r}; look with `afterturn workers list`", 2)
     if as_json:
@@ -75,6 +75,16 @@ def drain_command(
         raise typer.Exit(1)
 
 
-def _as_json(worker: "WorkerListed") -> dict[str, Any]:
-    shown = {**asdict(worker), "stages": ", ".join(worker.stages)}
-    return {**shown, "started_at": worker.started_at.isoformat(), "seen_at": worker.seen_at.isoformat()}
+def _drain_workers(stack: Stack, names: Sequence[str], patience: timedelta) -> dict[str, str]:
+    """Drain these workers (none named: all); return their states after that or the time-out."""
+    from deploy.cli.operator_api import OperatorApi  # noqa: PLC0415 - as above
+
+    api = OperatorApi(stack)
+    told = api.call("POST", "/workers/drain", {"workers": list(names), "everyone": not names})["draining"]
+    meant, until = names or told, time.monotonic() + patience.total_seconds()
+    while True:
+        found = api.read(WorkerList, "/workers").workers
+        states = {one.worker: one.state for one in found if one.worker in meant}
+        if "draining" not in states.values() or time.monotonic() >= until:
+            return states
+        time.sleep(LOOK_S)

@@ -12,7 +12,13 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from deploy.api.plugin_address import ListenAddress, find_address, find_warning
-from deploy.components.bootstrap import API_KEY_FILE, HOST, BootstrapKeys, bootstrap_database
+from deploy.components.bootstrap import (
+    API_KEY_FILE,
+    HOST,
+    OPERATOR_KEY_FILE,
+    BootstrapKeys,
+    bootstrap_database,
+)
 from deploy.components.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
 from deploy.local.errors import FolderUnusable, StartFailed
@@ -186,6 +192,7 @@ class LocalStack:
             docs=f"{services.api_url}/docs",
             prometheus=self._dashboards,
             api_key_file=self._data / API_KEY_FILE,
+            operator_key_file=self._data / OPERATOR_KEY_FILE,
             database_url=SecretStr(endpoint.app_url),
             operator_url=SecretStr(endpoint.operator_url),
             owner_url=SecretStr(endpoint.owner_url),

@@ -51,6 +51,8 @@ class Stack(BaseModel):
     #: Address of the memory plugin, if it has a listener: a URL, or unix:/PATH.
     plugin: str | None = None
     api_key_file: Path
+    #: File of the key with which operators' commands of this machine call the API.
+    operator_key_file: Path | None = None
     database_url: SecretStr
     operator_url: SecretStr
     owner_url: SecretStr

@@ -163,6 +163,11 @@ class AuthenticatedOperator:
     operations: Operations
     request: Request
 
+    @property
+    def name(self) -> str:
+        """Who this is, as the audit of changed work names them."""
+        return self.operator.name or f"operator key {self.operator.key_id}"
+
     def require_key_making(self) -> None:
         """Raise PermissionDenied for a key that may not make keys of tenants."""
         if not self.operator.makes_keys:

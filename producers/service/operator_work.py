@@ -1,48 +1,74 @@
-"""Work of all tenants as an operator sees and changes it: rows of the ledger and worker processes, never content."""
+"""Work of all tenants as an operator sees and changes it: rows of the ledger and worker processes, never content.
 
-from collections.abc import Mapping
-from dataclasses import asdict
+Names that tenants gave, of banks and of sessions at a gateway, are told only to those who ask for them with a key that
+may make keys of tenants, and so read what they read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
+import orjson
+from afterturn_client.contract.operators import (
+    DeliveryPlace,
+    Draining,
+    Job,
+    JobCounts,
+    JobHistory,
+    JobNote,
+    JobPage,
+    JobsChanged,
+    SettledDelivery,
+    WorkerList,
+)
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
-from producers.service.paging import (
-    Cursor,
-    Limit,
-    ListOrder,
-    PageAnswer,
-    read_moment,
-    read_position,
-)
-from producers.service.wire import Done, LogPosition, RequestModel, WireModel
+from producers.service.paging import Cursor, Limit, ListOrder, read_moment, read_position
+from producers.service.wire import RequestModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.ledger.listing import OPEN_STATUSES, Backlog, LedgerCursor, LedgerEntry, Selection
-from store.ledger.quarantine import Quarantine
+from store.ledger.quarantine import UNSETTLED, DeliveryFinding, NextStep, Quarantine
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
+from store.tenancy.banks import Banks
 from store.tenancy.call_audit import NO_HOST
+from store.tenancy.gateway_targets import Destination
+from store.tenancy.tenants import Tenants
 
 #: Rows that one call changes, and worker processes that one call names.
 MOST_CHANGED = 200
 
-TENANT_ID = "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41"
 KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
-AT = "2026-03-02T09:30:00+00:00"
 WORKER = "app-1:4711:0b7c11aa"
 
 TenantName = Annotated[Name, Field(description="name of the tenant")]
 AnyTenant = Annotated[Name | None, Field(description="name of a tenant; left out: all tenants")]
+WithNames = Annotated[
+    bool,
+    Field(
+        description="whether to answer names that tenants gave, too: of banks, and of sessions at a gateway; they stay "
+        "null for an operator's key that may not make keys"
+    ),
+]
+
+
+class TargetsParameters(BaseModel):
+    """A tenant, all tenants without one; whether to answer names that tenants gave."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: AnyTenant = None
+    names: WithNames = False
 
 
 class JobFilter(BaseModel):
-    """Filter of ledger rows: tenant, bank, stage, status, error category, age."""
+    """Filter of ledger rows: tenant, bank, stage, status, state, error category, age."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,6 +77,9 @@ class JobFilter(BaseModel):
     stage: Stage | None = Field(None, description="stage of the work; left out: all stages")
     status: Literal["pending", "running", "unknown", "dead"] | None = Field(
         None, description="status of the work: `dead` is quarantined; left out: each of these"
+    )
+    state: Literal["add_unknown", "add_failed", "flush_failed", "dead"] | None = Field(
+        None, description="state of a failed delivery; `dead`: it failed before its first call; left out: by `status`"
     )
     category: Name | None = Field(None, description="category of the last error; left out: with and without one")
     older_than_s: float | None = Field(
@@ -61,10 +90,13 @@ class JobFilter(BaseModel):
         """Return the selection of rows after a place. Raises Invalid."""
         if self.bank is not None and self.tenant is None:
             raise Invalid(FieldProblem("bank", "is a bank of a tenant: name the tenant, too"))
+        if self.state is not None and (self.status is not None or self.stage is not Stage.GATEWAY):
+            raise Invalid(FieldProblem("state", "is one of the stage `gateway`: name that, and no status"))
         host = None if self.tenant is None else identity.host_id(self.tenant)
         return Selection(
             stages=tuple(Stage) if self.stage is None else (self.stage,),
             statuses=OPEN_STATUSES if self.status is None else (self.status,),
+            states=None if self.state is None else (self.state,),
             host=host,
             bank=None if host is None or self.bank is None else identity.bank_id(host, self.bank),
             category=self.category,
@@ -78,6 +110,7 @@ class JobsParameters(JobFilter):
 
     limit: Limit = 50
     cursor: Cursor = None
+    names: WithNames = False
 
 
 class JobsBody(RequestModel):
@@ -99,6 +132,21 @@ class JobsBody(RequestModel):
     }
 
 
+class SettleBody(RequestModel):
+    """What an operator found out about a delivery, and what happens next to it."""
+
+    found: DeliveryFinding = Field(strict=False, description="what was found out at the gateway")
+    then: NextStep | None = Field(
+        None,
+        strict=False,
+        description="next step. `delivered`: `flush` or `done`; left out: `flush`, and `done` after a failed flush. "
+        "`not-delivered`: `retry` or `skip`, which must be said",
+    )
+    tenant: AnyTenant = None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"found": "delivered", "tenant": "acme"}
+
+
 class DrainBody(RequestModel):
     """The worker processes to drain."""
 
@@ -110,222 +158,153 @@ class DrainBody(RequestModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"workers": [WORKER]}
 
 
-class JobAnswer(WireModel):
-    """A row of the ledger, without content."""
-
-    id: UUID = Field(description="id of the row")
-    turn_id: UUID = Field(description="id of the turn")
-    stage: str = Field(description="stage of the work")
-    status: str = Field(description="status of the work; `dead` is quarantined")
-    state: str = Field(description="the same in detail: `add_unknown` is an `unknown` delivery")
-    follow_up: bool = Field(description="whether a stage, a correction or an erasure opened it beside the turn's own")
-    tenant: str = Field(description="name of the tenant")
-    bank_id: UUID = Field(description="id of the bank")
-    session_id: UUID = Field(description="id of the session")
-    position: LogPosition
-    attempts: int = Field(description="number of attempts")
-    category: str | None = Field(description="category of the last error; null: there was none")
-    reason: str | None = Field(description="sanitised reason of the last error; null: none is known")
-    age_s: float = Field(description="seconds since the turn was accepted")
-    accepted_at: datetime = Field(description="time at which the turn was accepted")
-    updated_at: datetime = Field(description="time of its last change")
-    next_attempt_at: datetime | None = Field(description="time of the next attempt; null: it has ended")
-    waits_for: str | None = Field(description="stage that must end before it; null: none")
-    worker: str | None = Field(description="worker that has claimed it; null: none")
-
-
-JOB: Mapping[str, Any] = {
-    "id": KEY_ID,
-    "turn_id": KEY_ID,
-    "stage": "extraction",
-    "status": "dead",
-    "state": "dead",
-    "follow_up": False,
-    "tenant": "acme",
-    "bank_id": TENANT_ID,
-    "session_id": TENANT_ID,
-    "position": 42,
-    "attempts": 5,
-    "category": "timeout",
-    "reason": None,
-    "age_s": 12.5,
-    "accepted_at": AT,
-    "updated_at": AT,
-    "next_attempt_at": None,
-    "waits_for": None,
-    "worker": None,
-}
-
-
-class JobsAnswer(PageAnswer):
-    """Undone and failed rows, the oldest first."""
-
-    jobs: list[JobAnswer] = Field(description="undone and failed rows, the oldest first")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"jobs": [JOB], **PageAnswer.EXAMPLE}
-
-
-class JobCounts(WireModel):
-    """Number of rows by status."""
-
-    pending: int = Field(description="rows that wait")
-    running: int = Field(description="rows that a worker has claimed")
-    unknown: int = Field(description="deliveries that may have arrived")
-    dead: int = Field(description="quarantined rows")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"pending": 12, "running": 4, "unknown": 0, "dead": 1}
-
-
-class NoteAnswer(WireModel):
-    """A recorded event of a turn's work."""
-
-    at: datetime = Field(description="time of the event")
-    event: str = Field(description="name of the event")
-
-
-class JobHistoryAnswer(WireModel):
-    """The work of a turn."""
-
-    turn_id: UUID = Field(description="id of the turn")
-    jobs: list[JobAnswer] = Field(description="its rows in every stage, follow-ups included")
-    history: list[NoteAnswer] = Field(description="its recorded events")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "turn_id": KEY_ID,
-        "jobs": [JOB],
-        "history": [{"at": AT, "event": "extraction.failed"}],
-    }
-
-
-class JobsChanged(Done):
-    """The rows are changed."""
-
-    changed: int = Field(description="number of changed rows")
-    left: int = Field(description="number of the others: they changed meanwhile, or do not allow this change")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": 1, "left": 0}
-
-
-class WorkerAnswer(WireModel):
-    """A worker process."""
-
-    worker: str = Field(description="name of the process: machine, process id and a random part")
-    version: str = Field(description="version that it runs")
-    stages: list[str] = Field(description="stages that it works on")
-    started_at: datetime = Field(description="time of its start")
-    seen_at: datetime = Field(description="time of its last heartbeat")
-    state: str = Field(description="`working`, `draining`, `drained` or `gone`")
-    claims: int = Field(description="number of its claims")
-
-
-class WorkersAnswer(WireModel):
-    """The worker processes, oldest first."""
-
-    workers: list[WorkerAnswer] = Field(description="worker processes, the oldest first")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "workers": [
-            {
-                "worker": WORKER,
-                "version": "0.1.0",
-                "stages": ["embedding"],
-                "started_at": AT,
-                "seen_at": AT,
-                "state": "working",
-                "claims": 0,
-            }
-        ]
-    }
-
-
-class DrainAnswer(Done):
-    """The processes drain."""
-
-    draining: list[str] = Field(description="names of the processes that drain; their list shows when they are drained")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "draining": [WORKER]}
-
-
 JOBS: ListOrder[LedgerEntry] = ListOrder("jobs", lambda entry: entry.place, (read_moment, read_position, Stage, UUID))
 
 
 class OperatorWork:
-    """Operations on work for operators; the caller is already authenticated."""
+    """Operations on work for operators; the caller is already authenticated. `names`: names of tenants are told."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        """Keep the database and its clock."""
         self._database = database
         self._backlog = Backlog(database)
+        self._banks = Banks(database, clock)
         self._workers = WorkerRegistry(database)
 
-    async def list_jobs(self, asked: JobsParameters) -> dict[str, Any]:
+    async def list_jobs(self, asked: JobsParameters, *, names: bool) -> JobPage:
         """Return a page of ledger rows. Raises Invalid."""
-        scope = asked.model_dump_json(exclude={"limit", "cursor"})
+        scope = asked.model_dump_json(exclude={"limit", "cursor", "names"})
         place = JOBS.open(NO_HOST, scope, asked.cursor)
-        rows, _ = await self._backlog.rows(asked.select(LedgerCursor(*place) if place else None), asked.limit + 1)
+        chosen = await self._select(asked, LedgerCursor(*place) if place else None)
+        rows, _ = await self._backlog.rows(chosen, asked.limit + 1)
         page = JOBS.close(NO_HOST, scope, rows, asked.limit)
-        return page.as_json("jobs", [describe_job(row) for row in page.rows])
+        jobs = await self._describe_jobs(page.rows, names=names and asked.names)
+        return JobPage(jobs=jobs, cursor=page.cursor, has_more=page.cursor is not None)
 
-    async def count_jobs(self, asked: JobFilter) -> dict[str, int]:
+    async def count_jobs(self, asked: JobFilter) -> JobCounts:
         """Return the number of rows by status; a status that the filter leaves out is 0. Raises Invalid."""
-        chosen = asked.select()
-        counts = await self._backlog.count_by_status(chosen)
-        return {status: number if status in chosen.statuses else 0 for status, number in counts.items()}
+        chosen = await self._select(asked)
+        if asked.state is not None:
+            counted = {"unknown" if asked.state == "add_unknown" else "dead": await self._backlog.count(chosen)}
+        else:
+            counted = await self._backlog.count_by_status(chosen)
+        shown = OPEN_STATUSES if asked.state is not None else chosen.statuses
+        return JobCounts(**{status: counted.get(status, 0) if status in shown else 0 for status in OPEN_STATUSES})
 
-    async def show_job(self, item: UUID, tenant: str | None) -> tuple[UUID, dict[str, Any]]:
+    async def show_job(self, item: UUID, tenant: str | None, *, names: bool) -> tuple[UUID, JobHistory]:
         """Return a turn's rows, by its id or that of one of them, and its tenant's id. Raises NotFound."""
-        rows = await self._backlog.of_turn(item, None if tenant is None else identity.host_id(tenant))
-        if not rows:
-            raise NotFound("there is no such turn")
+        rows = await self._read_turn(item, tenant)
         notes = await self._backlog.history(rows[0].host_id, rows[0].turn_id)
-        history = [{"at": note.at, "event": note.event} for note in notes]
-        jobs = [describe_job(row) for row in rows]
-        return rows[0].host_id, {"turn_id": rows[0].turn_id, "jobs": jobs, "history": history}
+        history = (
+            JobNote(at=note.at, event=note.event, details=orjson.loads(note.payload) if names else None)
+            for note in notes
+        )
+        jobs = await self._describe_jobs(rows, names=names)
+        return rows[0].host_id, JobHistory(turn_id=rows[0].turn_id, jobs=jobs, history=tuple(history))
 
-    async def change_jobs(self, by: UUID, asked: Any) -> tuple[UUID, dict[str, Any]]:
-        """Retry or drop rows; return the counts and the tenant's id. Raises Invalid, NotFound."""
+    async def change_jobs(self, by: str, asked: Any) -> tuple[UUID, JobsChanged]:
+        """Retry or drop rows, as `by`; return the counts and the tenant's id. Raises Invalid, NotFound."""
         body = parse_body(JobsBody, asked)
         host, wanted = identity.host_id(body.tenant), {_parse_id(one) for one in body.ids}
         chosen = await self._backlog.with_ids(host, body.stage, wanted)
-        quarantine = Quarantine(self._database, f"operator key {by}")
+        quarantine = Quarantine(self._database, by)
         done = await (quarantine.drop(chosen, body.reason) if body.action == "drop" else quarantine.retry(chosen))
-        return host, {"ok": True, "changed": done.changed, "left": len(wanted) - done.changed}
+        return host, JobsChanged(changed=done.changed, left=len(wanted) - done.changed)
 
-    async def list_workers(self) -> dict[str, Any]:
+    async def settle_delivery(self, by: str, item: UUID, asked: Any, *, names: bool) -> tuple[UUID, SettledDelivery]:
+        """Settle a turn's delivery by a person's finding, as `by`; return it and its tenant's id.
+
+        Raises Invalid, NotFound, and NotSettled where its state does not allow that (any more).
+        """
+        body = parse_body(SettleBody, asked)
+        if body.then is None and body.found is DeliveryFinding.NOT_DELIVERED:
+            raise Invalid(FieldProblem("then", "must be retry or skip where it was not delivered"))
+        rows = await self._read_turn(item, body.tenant)
+        row = next((one for one in rows if one.stage is Stage.GATEWAY and one.state in UNSETTLED), None)
+        if row is None:
+            raise NotFound("there is no failed or unknown delivery of this turn")
+        # A delivered turn continues with its flush, unless the flush is what failed.
+        usual = NextStep.DONE if row.state == "flush_failed" else NextStep.FLUSH
+        state = await Quarantine(self._database, by).resolve(row, body.found, body.then or usual)
+        to = await self._backlog.deliveries([row]) if names else {}
+        settled = SettledDelivery(
+            turn_id=row.turn_id, was=row.state, state=state, gateway=_describe_destination(to.get(row.item_id))
+        )
+        return row.host_id, settled
+
+    async def list_workers(self) -> WorkerList:
         """Return the worker processes."""
-        return {"workers": [asdict(one) for one in await self._workers.list()]}
+        return WorkerList(workers=tuple(await self._workers.list()))
 
-    async def drain_workers(self, asked: Any) -> dict[str, Any]:
+    async def drain_workers(self, asked: Any) -> Draining:
         """Mark worker processes for draining. Raises Invalid."""
         body = parse_body(DrainBody, asked)
         if bool(body.workers) is body.everyone:
             raise Invalid(FieldProblem("workers", "name worker processes, or say everyone: true"))
-        return {"ok": True, "draining": await self._workers.drain(body.workers, everyone=body.everyone)}
+        return Draining(draining=tuple(await self._workers.drain(body.workers, everyone=body.everyone)))
+
+    async def _select(self, asked: JobFilter, after: LedgerCursor | None = None) -> Selection:
+        """Return the selected rows. Raises Invalid, also for an unknown tenant or bank."""
+        chosen = asked.select(after)
+        await require_tenant(self._database, asked.tenant)
+        if asked.bank is not None and chosen.host is not None and not await self._banks.known(chosen.host, asked.bank):
+            raise Invalid(FieldProblem("bank", "is no bank of this tenant, as it is spelt"))
+        return chosen
+
+    async def _read_turn(self, item: UUID, tenant: str | None) -> list[LedgerEntry]:
+        await require_tenant(self._database, tenant)
+        rows = await self._backlog.of_turn(item, None if tenant is None else identity.host_id(tenant))
+        if not rows:
+            raise NotFound("there is no such turn")
+        return rows
+
+    async def _describe_jobs(self, rows: Sequence[LedgerEntry], *, names: bool) -> tuple[Job, ...]:
+        banks = await self._backlog.bank_names(rows) if names else {}
+        to = await self._backlog.deliveries(rows) if names else {}
+        return tuple(_describe_job(row, banks.get(row.bank_id), to.get(row.item_id)) for row in rows)
 
 
-def describe_job(row: LedgerEntry) -> dict[str, Any]:
-    """Return a row of work as the operators' API tells it: ids and times, no content."""
-    waits = row.status in {"pending", "running"}
-    return {
-        "id": row.item_id,
-        "turn_id": row.turn_id,
-        "stage": row.stage.value,
-        "status": row.status,
-        "state": row.state,
-        "follow_up": row.is_follow_up,
-        "tenant": row.host,
-        "bank_id": row.bank_id,
-        "session_id": row.session_id,
-        "position": row.position,
-        "attempts": row.attempts,
-        "category": row.category,
-        "reason": row.reason,
-        "age_s": round(row.age_s, 3),
-        "accepted_at": row.accepted_at,
-        "updated_at": row.updated_at,
-        "next_attempt_at": row.next_attempt_at if waits else None,
-        "waits_for": row.waits_for and row.waits_for.value,
-        "worker": row.worker,
-    }
+async def require_tenant(database: Database, tenant: str | None) -> None:
+    """Raise Invalid for a tenant that does not exist: a misspelt filter is an error, not an empty answer."""
+    if tenant is not None:
+        try:
+            await Tenants(database).get(identity.host_id(tenant))
+        except NotFound:
+            raise Invalid(FieldProblem("tenant", "names no tenant")) from None
+
+
+def _describe_job(row: LedgerEntry, bank: str | None, to: Destination | None) -> Job:
+    """Return a row of work as operators see it: ids and times, no content."""
+    return Job(
+        id=row.item_id,
+        turn_id=row.turn_id,
+        stage=row.stage.value,
+        status=row.status,
+        state=row.state,
+        follow_up=row.is_follow_up,
+        tenant=row.host,
+        bank_id=row.bank_id,
+        session_id=row.session_id,
+        position=row.position,
+        attempts=row.attempts,
+        category=row.category,
+        reason=row.reason,
+        age_s=round(row.age_s, 3),
+        accepted_at=row.accepted_at,
+        updated_at=row.updated_at,
+        next_attempt_at=row.next_attempt_at if row.status in {"pending", "running"} else None,
+        waits_for=row.waits_for and row.waits_for.value,
+        worker=row.worker,
+        bank=bank,
+        gateway=_describe_destination(to) if row.stage is Stage.GATEWAY else None,
+    )
+
+
+def _describe_destination(to: Destination | None) -> DeliveryPlace | None:
+    if to is None:
+        return None
+    user = to.target.user
+    return DeliveryPlace(target_id=to.target.target_id, url=user.base_url, user_id=user.user_id, session=to.session)
 
 
 def _parse_id(text: str) -> UUID:

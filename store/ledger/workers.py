@@ -1,9 +1,9 @@
 """Registered worker processes, by their heartbeats; marks one for draining."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from afterturn_client.contract.operators import Worker
 from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
@@ -30,22 +30,6 @@ LIST = select(
     case((_WORKER.seen_at < _NOW - timedelta(seconds=SILENT_S), "gone"), else_=_WORKER.state).label("state"),
     _CLAIMS.scalar_subquery().label("claims"),
 ).order_by(_WORKER.started_at, _WORKER.worker)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerListed:
-    """A worker process: its name (machine, process id, a random part), version, stages, and time of start.
-
-    `state` is working, draining, drained, or gone without a heartbeat for `SILENT_S`; `claims`: streams it has claimed.
-    """
-
-    worker: str
-    version: str
-    stages: Sequence[str]
-    started_at: datetime
-    seen_at: datetime
-    state: str
-    claims: int
 
 
 class WorkerRegistry:
@@ -82,7 +66,7 @@ class WorkerRegistry:
             found = await connection.scalars(drained.values(state="draining").returning(_WORKER.worker))
             return [str(worker) for worker in found]
 
-    async def list(self) -> list[WorkerListed]:
+    async def list(self) -> list[Worker]:
         """Return the processes, oldest first."""
         async with self._database.operator() as connection:
-            return [WorkerListed(*row) for row in await connection.execute(LIST)]
+            return [Worker(**row) for row in (await connection.execute(LIST)).mappings()]

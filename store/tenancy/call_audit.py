@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ColumnElement, func, or_, select, text
+from afterturn_client.contract.operators import Call, CallList
+from sqlalchemy import ColumnElement, RowMapping, func, or_, select, text
 
 from store.database import Database
 from store.schema import API_KEY, CALL_AUDIT, HOST
@@ -33,15 +35,14 @@ READ = (
         _CALL.door,
         _CALL.operation,
         _CALL.took_ms,
-        _CALL.host_id,
         _CALL.key_id,
         _CALL.actor,
         _CALL.status,
         _CALL.code,
         _CALL.request_id,
         _CALL.rows,
-        HOST.c.name.label("host"),
-        API_KEY.c.label,
+        HOST.c.name.label("tenant"),
+        API_KEY.c.label.label("key_label"),
     )
     .outerjoin_from(CALL_AUDIT, HOST, HOST.c.host_id == _CALL.host_id)
     .outerjoin(API_KEY, API_KEY.c.key_id == _CALL.key_id)
@@ -81,15 +82,6 @@ class AuditedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A stored call, with the names of its host and key where these still exist."""
-
-    call: AuditedCall
-    host: str | None
-    key_label: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class CallFilter:
     """A filter of calls: by host, key, interface and operation; refused ones only; since a time."""
 
@@ -112,14 +104,18 @@ class CallAudit:
         async with self._database.operator() as connection:
             await connection.execute(WRITE, {"calls": orjson.dumps(calls, default=str).decode()})
 
-    async def read(self, call_filter: CallFilter, limit: int) -> tuple[list[Recorded], bool]:
-        """Return at most `limit` calls, the newest first, and whether there are more."""
+    async def read(self, call_filter: CallFilter, limit: int) -> CallList:
+        """Return at most `limit` calls, the newest first, with the names of their tenants and keys that still exist."""
         async with self._database.operator() as connection:
-            rows = (await connection.execute(READ.where(*_build_conditions(call_filter)).limit(limit + 1))).all()
-        found = [
-            Recorded(AuditedCall(row.at, Interface(row.door), *row[2:11]), row.host, row.label) for row in rows[:limit]
-        ]
-        return found, len(rows) > limit
+            rows = (await connection.execute(READ.where(*_build_conditions(call_filter)).limit(limit + 1))).mappings()
+            found = [_describe_call(row) for row in rows]
+        return CallList(calls=tuple(found[:limit]), has_more=len(found) > limit)
+
+
+def _describe_call(row: RowMapping) -> Call:
+    told: dict[str, Any] = dict(row)
+    request = told["request_id"]
+    return Call(**{**told, "took_ms": round(told["took_ms"], 2), "request_id": request and request.hex})
 
 
 def _build_conditions(call_filter: CallFilter) -> Iterator[ColumnElement[bool]]:

@@ -5,11 +5,12 @@ A key reaches everything of its tenant that it does not restrict: to banks, one 
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from afterturn_client.contract.operators import Key
 from asyncpg import Record
 from sqlalchemy import Select, bindparam, case, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -37,10 +38,10 @@ LIST: Select[*tuple[Any, ...]] = (
         _KEY.key_id,
         _KEY.label,
         _KEY.banks,
-        _KEY.can_write,
-        _KEY.can_curate,
+        _KEY.can_write.label("write"),
+        _KEY.can_curate.label("curate"),
         _KEY.gateway_user,
-        _KEY.user_name,
+        _KEY.user_name.label("user"),
         _KEY.agent,
         _KEY.created_at,
         _KEY.revoked_at,
@@ -111,26 +112,6 @@ class Grant:
     def allows(self, bank: str) -> bool:
         """Return whether the key reaches this bank."""
         return (self.banks is None or bank in self.banks) and (self.private_banks or not parse_space(bank).prefix)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyInfo:
-    """A key without its secret."""
-
-    key_id: UUID
-    label: str
-    banks: tuple[str, ...] | None
-    write: bool
-    curate: bool
-    gateway_user: str | None
-    user: str | None
-    agent: str | None
-    created_at: datetime
-    revoked_at: datetime | None
-    expires_at: datetime | None
-    replaced_by: UUID | None
-    #: active, revoked or expired
-    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +207,11 @@ class Keys:
         async with self._database.operator() as connection:
             return {row.host_id: row.name for row in await connection.execute(select(HOST.c.host_id, HOST.c.name))}
 
-    async def list(self, host: str) -> list[KeyInfo]:
+    async def list(self, host: str) -> list[Key]:
         """Return the keys of a host, revoked and expired ones included, oldest first."""
         async with self._database.operator() as connection:
-            rows = await connection.execute(LIST.where(_KEY.host_id == identity.host_id(host)))
-            infos = [KeyInfo(*row) for row in rows]
-        return [replace(one, banks=None if one.banks is None else tuple(one.banks)) for one in infos]
+            rows = (await connection.execute(LIST.where(_KEY.host_id == identity.host_id(host)))).mappings()
+            return [Key(**{**row, "banks": None if row["banks"] is None else tuple(row["banks"])}) for row in rows]
 
     async def rotate(
         self, host: str, key_id: UUID, overlap: timedelta, *, expires_at: datetime | None = None

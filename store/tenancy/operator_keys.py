@@ -37,10 +37,14 @@ class OperatorKey:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The holder of an operator's key: the key, and whether it may make keys of tenants."""
+    """The holder of an operator's key: the key, and whether it may make keys of tenants.
+
+    `name`: the account of somebody who has the database's password instead of a key.
+    """
 
     key_id: UUID
     makes_keys: bool
+    name: str | None = None
 
 
 class OperatorKeys:

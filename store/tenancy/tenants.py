@@ -1,9 +1,8 @@
 """Lists tenants for operators: names and ages, no content."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
+from afterturn_client.contract.operators import CountedTenant, Tenant
 from sqlalchemy import bindparam, func, select, true
 
 from store.database import Database
@@ -12,7 +11,7 @@ from store.schema import API_KEY, HOST, LEDGER
 
 _HOST, _KEY = HOST.c, API_KEY.c
 _NAME = _HOST.name.collate("C")
-_TENANT = (_HOST.host_id, _HOST.name, _HOST.created_at)
+_TENANT = (_HOST.host_id.label("tenant_id"), _HOST.name, _HOST.created_at)
 LIST = select(*_TENANT).where(bindparam("after") < _NAME).order_by(_NAME).limit(bindparam("limit"))
 _KEYS = (
     select(func.count())
@@ -24,26 +23,9 @@ _KEYS = (
     )
 )
 _UNDONE = select(func.count()).select_from(LEDGER).where(LEDGER.c.host_id == _HOST.host_id, LEDGER.c.undone)
-ONE = select(*_TENANT, _KEYS.scalar_subquery().label("keys"), _UNDONE.scalar_subquery().label("undone")).where(
+ONE = select(*_TENANT, _KEYS.scalar_subquery().label("active_keys"), _UNDONE.scalar_subquery().label("undone")).where(
     _HOST.host_id == bindparam("host")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """A tenant by id and name."""
-
-    tenant_id: UUID
-    name: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class TenantShown(Tenant):
-    """A tenant with the number of its working keys and of its undone ledger rows."""
-
-    active_keys: int
-    undone: int
 
 
 class Tenants:
@@ -55,12 +37,13 @@ class Tenants:
     async def list(self, after: str, limit: int) -> list[Tenant]:
         """Return tenants by name, after one of them."""
         async with self._database.operator() as connection:
-            return [Tenant(*row) for row in await connection.execute(LIST, {"after": after, "limit": limit})]
+            rows = await connection.execute(LIST, {"after": after, "limit": limit})
+            return [Tenant(**row) for row in rows.mappings()]
 
-    async def get(self, tenant: UUID) -> TenantShown:
+    async def get(self, tenant: UUID) -> CountedTenant:
         """Return one tenant. Raises NotFound."""
         async with self._database.operator() as connection:
-            row = (await connection.execute(ONE, {"host": tenant})).one_or_none()
+            row = (await connection.execute(ONE, {"host": tenant})).mappings().one_or_none()
         if row is None:
             raise NotFound("no such tenant")
-        return TenantShown(*row)
+        return CountedTenant(**row)

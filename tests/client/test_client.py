@@ -29,7 +29,7 @@ UNIT = {
     "origin": "extraction",
     "occurred_at": "2026-01-02T03:04:05+00:00",
     "position": 9,
-    "metadata": {},
+    "metadata": {"channel": "web", "tags": ["trip"]},
 }
 
 

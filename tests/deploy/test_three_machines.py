@@ -112,7 +112,7 @@ class Machines:
 
     def worker(self, stages: str) -> str:
         """Return the name of the pool's only worker."""
-        [name] = [one["worker"] for one in self.ask("workers", "list")["workers"] if one["stages"] == stages]
+        [name] = [one["worker"] for one in self.ask("workers", "list")["workers"] if ", ".join(one["stages"]) == stages]
         return str(name)
 
     def count(self, statement: str) -> int:

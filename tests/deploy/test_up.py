@@ -53,7 +53,7 @@ def test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing(data: Pa
         assert stack["pid"] == up.process.pid
         names = [process["name"] for process in stack["processes"]]
         assert names == ["postgres", "valkey", "api", "worker-1", "worker-2", "worker-3"]
-        for name in ("stack.json", "api-key", "gateway-key"):
+        for name in ("stack.json", "api-key", "operator-key", "gateway-key"):
             assert stat.S_IMODE((data / name).stat().st_mode) == 0o600
         assert ask(stack["owner_url"], "SELECT count(*) FROM afterturn.api_key_t WHERE revoked_at IS NULL") == 2
         everyone = up.everyone()

@@ -469,6 +469,9 @@ ROUTES |= {
     "GET /api/v1/operator/jobs/{job_id}": _make_read_route(
         lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/{t.things.unit}")
     ),
+    "POST /api/v1/operator/jobs/{job_id}/settle": _make_read_route(
+        lambda t: TrialRequest("POST", f"{OPERATOR}/jobs/{t.things.unit}/settle", {"found": "delivered"})
+    ),
     "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/workers")),
     "POST /api/v1/operator/workers/drain": _make_read_route(
         lambda _: TrialRequest("POST", f"{OPERATOR}/workers/drain", {"everyone": True})

@@ -4,41 +4,46 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from uuid import UUID
 
+from afterturn_client.contract.operators import (
+    CallList,
+    CountedTenant,
+    Draining,
+    JobCounts,
+    JobHistory,
+    JobPage,
+    JobsChanged,
+    KeyList,
+    NewKey,
+    PipelineStatus,
+    QuotaList,
+    SettledDelivery,
+    TargetList,
+    TenantPage,
+    WorkerList,
+)
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import describe_id, json_response, parse_identifier, read_body, read_parameters
 from producers.service.operations import (
-    AuditAnswer,
     AuditParameters,
-    KeysAnswer,
-    MadeKey,
+    ListedTargets,
     NewKeyBody,
     QuotaBody,
-    QuotasAnswer,
     RotateBody,
-    StatusAnswer,
-    TargetsAnswer,
-    TargetsParameters,
     TenantParameters,
-    TenantsAnswer,
-    TenantShownAnswer,
 )
 from producers.service.operator_work import (
-    DrainAnswer,
     DrainBody,
-    JobCounts,
     JobFilter,
-    JobHistoryAnswer,
-    JobsAnswer,
     JobsBody,
-    JobsChanged,
     JobsParameters,
-    WorkersAnswer,
+    SettleBody,
+    TargetsParameters,
 )
 from producers.service.paging import PageParameters
-from store.errors import NotFound
+from store.errors import NotFound, NotSettled
 
 #: Changes a key as the body says; returns the key's tenant, and the answer.
 KeyChange = Callable[[Any], Awaitable[tuple[UUID, Any]]]
@@ -57,13 +62,12 @@ router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
         "List tenants",
         "Lists tenants by name, without content.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("a page", (TenantsAnswer,))},
+        {200: DescribedAnswer("a page", (TenantPage,))},
         query=PageParameters,
     ),
 )
 async def list_tenants(request: Request, call: OperatorCall) -> Response:
-    page = await call.operations.tenants(read_parameters(request, PageParameters))
-    return json_response(page.as_json("tenants"))
+    return json_response(await call.operations.tenants(read_parameters(request, PageParameters)))
 
 
 @router.get(
@@ -72,7 +76,7 @@ async def list_tenants(request: Request, call: OperatorCall) -> Response:
         "Get a tenant",
         "Returns the name, the number of active keys and of undone work.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the tenant", (TenantShownAnswer,))},
+        {200: DescribedAnswer("the tenant", (CountedTenant,))},
         fails=(NotFound,),
     ),
 )
@@ -88,7 +92,7 @@ async def get_tenant(call: OperatorCall, tenant_id: TenantId) -> Response:
         "Get the status of all stages",
         "Counts turns by stage and status over all tenants.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the counts", (StatusAnswer,))},
+        {200: DescribedAnswer("the counts", (PipelineStatus,))},
     ),
 )
 async def get_stage_status(call: OperatorCall) -> Response:
@@ -101,7 +105,7 @@ async def get_stage_status(call: OperatorCall) -> Response:
         "List the call audit",
         "Lists calls with key, operation and result, the newest first.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the calls", (AuditAnswer,))},
+        {200: DescribedAnswer("the calls", (CallList,))},
         query=AuditParameters,
     ),
 )
@@ -115,12 +119,13 @@ async def list_calls(request: Request, call: OperatorCall) -> Response:
         "List gateway targets",
         "Lists targets with their waiting deliveries; no key is shown.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the targets", (TargetsAnswer,))},
-        query=TargetsParameters,
+        {200: DescribedAnswer("the targets", (TargetList,))},
+        query=ListedTargets,
     ),
 )
 async def list_gateway_targets(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.targets(read_parameters(request, TargetsParameters).tenant))
+    asked = read_parameters(request, ListedTargets)
+    return json_response(await call.operations.targets(asked, names=call.operator.makes_keys))
 
 
 @router.get(
@@ -129,7 +134,7 @@ async def list_gateway_targets(request: Request, call: OperatorCall) -> Response
         "List a tenant's keys",
         "Lists keys without their secrets, revoked and expired ones included.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the keys", (KeysAnswer,))},
+        {200: DescribedAnswer("the keys", (KeyList,))},
         query=TenantParameters,
     ),
 )
@@ -144,7 +149,7 @@ async def list_keys(request: Request, call: OperatorCall) -> Response:
         "The key works at once and is not shown again. A tenant is created with its first key. It reads content, so "
         "the operator's key must be one that makes keys (`--makes-keys`).",
         CallerClass.OPERATOR,
-        {201: DescribedAnswer("the key", (MadeKey,))},
+        {201: DescribedAnswer("the key", (NewKey,))},
         body=NewKeyBody,
     ),
 )
@@ -159,7 +164,7 @@ async def create_key(request: Request, call: OperatorCall) -> Response:
         "The new key has the same rights; the old one works until the overlap ends. The operator's key must be one "
         "that makes keys (`--makes-keys`).",
         CallerClass.OPERATOR,
-        {201: DescribedAnswer("the new key", (MadeKey,))},
+        {201: DescribedAnswer("the new key", (NewKey,))},
         body=RotateBody,
         fails=(NotFound,),
     ),
@@ -198,7 +203,7 @@ async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) 
         "Get a tenant's quotas",
         "Returns the limits and usage of the tenant and its banks.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the quotas", (QuotasAnswer,))},
+        {200: DescribedAnswer("the quotas", (QuotaList,))},
         query=TenantParameters,
     ),
 )
@@ -212,7 +217,7 @@ async def get_quotas(request: Request, call: OperatorCall) -> Response:
         "Set the quota of a tenant or bank",
         "Sets all limits at once: one that is left out is unlimited. Stored data counts.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the quotas", (QuotasAnswer,))},
+        {200: DescribedAnswer("the quotas", (QuotaList,))},
         body=QuotaBody,
         fails=(NotFound,),
     ),
@@ -229,12 +234,13 @@ async def set_quota(request: Request, call: OperatorCall) -> Response:
         "List undone and failed work",
         "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("a page", (JobsAnswer,))},
+        {200: DescribedAnswer("a page", (JobPage,))},
         query=JobsParameters,
     ),
 )
 async def list_jobs(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.work.list_jobs(read_parameters(request, JobsParameters)))
+    asked = read_parameters(request, JobsParameters)
+    return json_response(await call.operations.work.list_jobs(asked, names=call.operator.makes_keys))
 
 
 @router.get(
@@ -257,14 +263,15 @@ async def count_jobs(request: Request, call: OperatorCall) -> Response:
         "Get the work of a turn",
         "Returns every stage of a turn and its recorded attempts, by the id of the turn or of one of its rows.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the rows", (JobHistoryAnswer,))},
+        {200: DescribedAnswer("the rows", (JobHistory,))},
         query=TargetsParameters,
         fails=(NotFound,),
     ),
 )
 async def get_job(request: Request, call: OperatorCall, job_id: JobId) -> Response:
-    tenant = read_parameters(request, TargetsParameters).tenant
-    host, answer = await call.operations.work.show_job(parse_identifier(job_id), tenant)
+    asked = read_parameters(request, TargetsParameters)
+    names = asked.names and call.operator.makes_keys
+    host, answer = await call.operations.work.show_job(parse_identifier(job_id), asked.tenant, names=names)
     call.note_tenant(host)
     return json_response(answer)
 
@@ -280,7 +287,27 @@ async def get_job(request: Request, call: OperatorCall, job_id: JobId) -> Respon
     ),
 )
 async def change_jobs(request: Request, call: OperatorCall) -> Response:
-    tenant, answer = await call.operations.work.change_jobs(call.operator.key_id, await read_body(request))
+    tenant, answer = await call.operations.work.change_jobs(call.name, await read_body(request))
+    call.note_tenant(tenant)
+    return json_response(answer)
+
+
+@router.post(
+    "/jobs/{job_id}/settle",
+    **describe_route(
+        "Settle a delivery",
+        "The delivery goes on as an operator found it at the gateway: delivered or not. It is named by the id of its "
+        "turn.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the delivery is settled", (SettledDelivery,))},
+        body=SettleBody,
+        fails=(NotFound, NotSettled),
+    ),
+)
+async def settle_delivery(request: Request, call: OperatorCall, job_id: JobId) -> Response:
+    tenant, answer = await call.operations.work.settle_delivery(
+        call.name, parse_identifier(job_id), await read_body(request), names=call.operator.makes_keys
+    )
     call.note_tenant(tenant)
     return json_response(answer)
 
@@ -291,7 +318,7 @@ async def change_jobs(request: Request, call: OperatorCall) -> Response:
         "List worker processes",
         "Lists workers with version, stages, start time and claims.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the processes", (WorkersAnswer,))},
+        {200: DescribedAnswer("the processes", (WorkerList,))},
     ),
 )
 async def list_workers(call: OperatorCall) -> Response:
@@ -304,7 +331,7 @@ async def list_workers(call: OperatorCall) -> Response:
         "Drain worker processes",
         "They finish their work within seconds and then stay idle; the list of workers shows when they are drained.",
         CallerClass.OPERATOR,
-        {200: DescribedAnswer("the workers that drain", (DrainAnswer,))},
+        {200: DescribedAnswer("the workers that drain", (Draining,))},
         body=DrainBody,
     ),
 )

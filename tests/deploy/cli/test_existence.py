@@ -55,9 +55,14 @@ async def test_a_host_that_is_not_there_is_no_empty_success(busy: Busy) -> None:
 async def test_a_bank_that_is_not_there_is_no_empty_success(busy: Busy) -> None:
     for command in OF_BANK:
         result = await busy.run(*command, "--bank", "suport")
-        assert result.exit_code == 2, command
-        assert "bank 'suport'" in result.stderr, command
-        assert "support" in result.stderr
+        # Banks' names are their tenant's: the operators' API does not list them. SESSION/TURN is an id made of them.
+        if command[0] not in {"jobs", "gateway"}:
+            told = (2, "bank 'suport'", "support")
+        elif "monday/1" in command:
+            told = (1, "there is no such turn", "")
+        else:
+            told = (2, "bank: is no bank of this tenant", "")
+        assert (result.exit_code, all(part in result.stderr for part in told[1:])) == (told[0], True), command
 
 
 async def test_what_is_there_is_found_by_its_name(busy: Busy) -> None:

@@ -17,6 +17,8 @@ from tests.patience import PATIENCE_S
 from tests.processes import spawned
 from tests.servers import TestPostgres
 
+OPERATOR = "/api/v1/operator"
+
 
 async def test_the_list_shows_what_waits_and_what_failed_and_says_whether_there_is_more(busy: Busy) -> None:
     await busy.append(("monday", "1"), ("monday", "2"))
@@ -63,7 +65,8 @@ async def test_retrying_one_needs_no_yes_and_is_in_the_turns_history(busy: Busy)
     }
     assert await busy.states(Stage.EMBEDDING) == ["pending"]
     [_, noted] = (await busy.answer("jobs", "show", "monday/1"))["history"]
-    assert (noted["event"], noted["by"], noted["was"]) == ("operator_retried", read_operator_name(), "dead")
+    assert noted["event"] == "operator_retried"
+    assert (noted["details"]["by"], noted["details"]["was"]) == (read_operator_name(), "dead")
     assert (await busy.run("jobs", "retry", "monday/1")).exit_code == 1
 
 
@@ -95,8 +98,9 @@ async def test_dropping_leaves_pending_work_alone_unless_that_was_said(busy: Bus
     assert await busy.states(Stage.EXTRACTION) == ["pending"] * 2
     pending = ["--stage", "extraction", "--status", "pending"]
     assert (await busy.answer("jobs", "drop", *pending, "--reason", "x", "--yes"))["dropped"] == 2
-    [_, noted] = [n for n in (await busy.answer("jobs", "show", "monday/1"))["history"] if n["stage"] == "embedding"]
-    assert (noted["event"], noted["why"]) == ("operator_dropped", "model is gone")
+    history = (await busy.answer("jobs", "show", "monday/1"))["history"]
+    [_, noted] = [one for one in history if one["details"]["stage"] == "embedding"]
+    assert (noted["event"], noted["details"]["why"]) == ("operator_dropped", "model is gone")
     assert (await busy.run("jobs", "drop", "monday/1", "--reason", " ")).exit_code == 2
 
 
@@ -131,7 +135,8 @@ async def test_an_unknown_delivery_is_settled_by_hand(busy: Busy) -> None:
     assert settled == {"turn_id": str(turn_id("monday", "1")), "was": "add_unknown", "state": "added"}
     assert (await busy.run("gateway", "resolve", "monday/1", "--as", "delivered")).exit_code == 1
     [noted] = (await busy.answer("gateway", "show", "monday/1"))["history"]
-    assert (noted["event"], noted["as"], noted["then"]) == ("operator_resolved", "delivered", "flush")
+    told = noted["details"]
+    assert (noted["event"], told["as"], told["then"]) == ("operator_resolved", "delivered", "flush")
 
 
 async def test_a_failed_flush_that_was_made_after_all_is_done(busy: Busy) -> None:
@@ -158,13 +163,13 @@ async def test_every_command_of_an_operator_is_in_the_call_audit(busy: Busy) -> 
     await busy.answer("jobs", "retry", "--all", "--yes")
     await busy.run("gateway", "resolve", "monday/1", "--as", "delivered")
     calls = (await busy.answer("audit", "list", "--door", "operator"))["calls"]
-    assert [(call["operation"], call["actor"], call["rows"], call["code"]) for call in calls] == [
-        ("gateway resolve", read_operator_name(), None, "NOT_FOUND"),
-        ("jobs retry", read_operator_name(), 2, None),
+    assert [(call["operation"], call["actor"], call["status"], call["code"], call["tenant"]) for call in calls] == [
+        (f"POST {OPERATOR}/jobs/{{job_id}}/settle", read_operator_name(), 404, "NOT_FOUND", None),
+        (f"POST {OPERATOR}/jobs", read_operator_name(), 200, None, "default"),
     ]
     assert len((await busy.answer("audit", "list", "--refused"))["calls"]) == 1
-    assert len((await busy.answer("audit", "list", "--operation", "jobs retry", "--since", "1h"))["calls"]) == 1
-    assert "2 rows" in (await busy.run("audit", "list")).stdout
+    changed = ("--operation", f"POST {OPERATOR}/jobs", "--since", "1h")
+    assert len((await busy.answer("audit", "list", *changed))["calls"]) == 1
 
 
 async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_only_read_is_not(busy: Busy) -> None:
@@ -183,17 +188,17 @@ async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_on
     calls = (await busy.answer("audit", "list", "--door", "operator"))["calls"]
     told = [(call["operation"], call["code"]) for call in calls]
     assert told == [
-        ("keys revoke", "NOT_FOUND"),
+        (f"DELETE {OPERATOR}/keys/{{key_id}}", "NOT_FOUND"),
         ("embed", None),
         ("extract", None),
         ("maintenance", None),
         ("replay --repair", None),
         ("erase session", None),
-        ("quota set", None),
-        ("keys create", None),
+        (f"PUT {OPERATOR}/quotas", None),
+        (f"POST {OPERATOR}/keys", None),
     ]
     assert calls[5]["rows"] > 1
-    assert {call["tenant"] for call in calls if call["operation"] != "maintenance"} == {"default"}
+    assert {call["tenant"] for call in calls if call["operation"] != "maintenance"} == {"default", None}
     assert made["key"] not in str(calls)
     assert "monday" not in str(calls)
 

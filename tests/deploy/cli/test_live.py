@@ -211,6 +211,18 @@ async def test_a_recall_job_waits_for_its_reader(client: AsyncAfterturn) -> None
         await client.recall_job(job.job_id)
 
 
+def test_operators_commands_call_the_api_with_the_key_that_up_made(live: Live) -> None:
+    assert live.run("jobs", "list").exit_code == 0
+
+    def listed() -> set[tuple[str, str | None]]:
+        calls = live.answer("audit", "list", "--operation", "GET /api/v1/operator/jobs")["calls"]
+        return {(one["key_id"], one["actor"]) for one in calls}
+
+    wait_until(lambda: bool(listed()), "the call is in the audit")
+    [known] = [one for one in live.answer("keys", "list-operators")["keys"] if one["label"] == "afterturn up"]
+    assert listed() == {(known["key_id"], None)}
+
+
 async def test_wrong_questions_are_typed(live: Live, client: AsyncAfterturn) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         await client.recall("q", k=0)

@@ -10,13 +10,15 @@ from sqlalchemy import NullPool, text
 
 from deploy.cli import doctor_rules
 from deploy.cli.doctor_rules import CheckVerdict
+from deploy.cli.operator_command import read_operator_name
 from deploy.components.bootstrap import HOST
+from deploy.local.stack import find_stack
 from store import identity
 from store.connections import create_owner_engine
 from store.ledger.stages import TURN_STAGES
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.tenancy.keys import Keys
-from tests.client.loopback import closed_port
+from tests.client.loopback import closed_port, raw_server
 from tests.deploy.operated import Operated, laid_out
 from tests.servers import TestPostgres
 
@@ -56,7 +58,6 @@ async def test_status_counts_turns_by_stage(operated: Operated) -> None:
 
 async def test_a_key_is_created_listed_and_revoked(operated: Operated) -> None:
     made = await operated.answer("keys", "create", "--label", "bot", "--bank", "a", "--bank", "b", "--read-only")
-    assert (made["banks"], made["write"], made["label"]) == (["a", "b"], False, "bot")
     database = operated.database()
     grant = await Keys(database).authenticate(made["key"])
     assert grant is not None
@@ -93,6 +94,32 @@ async def test_a_database_that_is_away_is_said_in_words_without_its_password(tmp
             assert result.exit_code == 1
             assert "does not answer" in result.stdout + result.stderr
             assert "hunter2" not in result.stdout + result.stderr
+
+
+async def test_a_command_whose_api_is_away_asks_the_database_and_says_so(operated: Operated) -> None:
+    key = operated.folder / "operator-key"
+    key.write_text("op_some-key")
+    stack = find_stack(operated.folder).model_copy(update={"operator_key_file": key})
+    stack.save(operated.folder)
+    shown = await operated.run("status", "--json")
+    assert (shown.exit_code, json.loads(shown.stdout)["turns"]) == (0, 0)
+    assert "does not answer" in shown.stderr
+    assert (await operated.run("keys", "create", "--label", "bot")).exit_code == 0
+    [call] = (await operated.answer("audit", "list"))["calls"]
+    assert (call["operation"], call["actor"]) == ("POST /api/v1/operator/keys", read_operator_name())
+
+
+async def test_a_change_that_may_have_arrived_is_not_made_again_on_the_database(operated: Operated) -> None:
+    key = operated.folder / "operator-key"
+    key.write_text("op_some-key")
+    with raw_server(b"") as (url, seen):
+        stack = find_stack(operated.folder).model_copy(update={"operator_key_file": key, "api": url})
+        stack.save(operated.folder)
+        made = await operated.run("keys", "create", "--label", "bot")
+    assert (made.exit_code, "does not answer" in made.stderr, len(seen)) == (1, True, 1)
+    database = operated.database()
+    assert await Keys(database).hosts() == {}
+    await database.close()
 
 
 async def test_without_a_stack_operators_commands_end_with_2(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from datetime import timedelta
 from sqlalchemy.exc import InterfaceError
 
 from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, poll_forever
-from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES
 from store.ledger.stages import Stage
 from tests.deploy.operated import SECRET, Busy
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 
 
-def counts(**given: int) -> dict[Stage, StageCounts]:
-    return dict.fromkeys(Stage, StageCounts(dict.fromkeys(PUBLIC_STATUSES, 0) | given, 0.0))
+def counts(**given: int) -> dict[str, dict[str, int]]:
+    return dict.fromkeys(map(str, Stage), dict.fromkeys(PUBLIC_STATUSES, 0) | given)
 
 
 def test_speed_is_what_ended_since_and_the_rest_at_that_speed() -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
+from deploy.cli.operator_command import read_operator_name
 from store.ledger.workers import SILENT_S, WorkerRegistry
 from store.tenancy.call_audit import CallAudit, CallFilter, Interface
 from tests.deploy.operated import Operated
@@ -19,8 +20,8 @@ async def test_workers_are_listed_and_told_to_drain(operated: Operated) -> None:
         await registry.begin(SECOND, "1.2.4", ["gateway"])
         listed = (await operated.answer("workers", "list"))["workers"]
         assert [(one["worker"], one["version"], one["stages"], one["state"], one["claims"]) for one in listed] == [
-            (FIRST, "1.2.3", "extraction, embedding", "working", 0),
-            (SECOND, "1.2.4", "gateway", "working", 0),
+            (FIRST, "1.2.3", ["extraction", "embedding"], "working", 0),
+            (SECOND, "1.2.4", ["gateway"], "working", 0),
         ]
         assert (await operated.answer("worker", "drain", FIRST)) == {"workers": {FIRST: "draining"}}
         assert await registry.beat(FIRST) == "draining"
@@ -28,12 +29,9 @@ async def test_workers_are_listed_and_told_to_drain(operated: Operated) -> None:
         assert (await operated.run("worker", "drain", FIRST, "--wait", "0s")).exit_code == 1
         assert await registry.beat(FIRST, "drained") == "drained"
         assert (await operated.answer("worker", "drain", "--all")) == {"workers": {SECOND: "draining"}}
-        calls, _ = await CallAudit(database).read(CallFilter(door=Interface.OPERATOR), 10)
-        assert [(one.call.operation, one.call.rows) for one in calls] == [
-            ("worker drain", 1),
-            ("worker drain", 0),
-            ("worker drain", 1),
-        ]
+        calls = (await CallAudit(database).read(CallFilter(door=Interface.OPERATOR), 10)).calls
+        drained = ("POST /api/v1/operator/workers/drain", read_operator_name(), 200)
+        assert [(one.operation, one.actor, one.status) for one in calls] == [drained] * 3
     assert (await operated.run("worker", "drain", "nobody")).exit_code == 2
     assert (await operated.run("worker", "drain")).exit_code == 2
 

@@ -13,6 +13,7 @@ from store.database import Database
 from store.identity import host_id
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Grant, Keys
+from store.tenancy.operator_keys import OperatorKeys
 from store.tenancy.tokens import token_checksum
 from tests.servers import TestPostgres
 
@@ -48,6 +49,29 @@ async def test_the_first_start_makes_a_key_of_the_default_host_and_keeps_it(
     found = await grant(fresh_database, credentials.api_key)
     assert found is not None
     assert (found.host_id, found.banks, found.write, found.gateway_user) == (host_id("default"), None, True, None)
+
+
+async def test_operators_commands_have_a_key_that_is_kept_until_it_is_revoked(
+    tmp_path: Path, fresh_database: TestPostgres
+) -> None:
+    path = tmp_path / "operator-key"
+    database = Database(
+        DatabaseSettings(url=SecretStr(fresh_database.app_url), operator_url=SecretStr(fresh_database.operator_url))
+    )
+    await made(tmp_path, fresh_database)
+    first = path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = await OperatorKeys(database).authenticate(first)
+    assert found is not None
+    assert found.makes_keys
+    await made(tmp_path, fresh_database)
+    assert path.read_text() == first
+    await OperatorKeys(database).revoke(found.key_id)
+    await made(tmp_path, fresh_database)
+    again = await OperatorKeys(database).authenticate(path.read_text())
+    assert again is not None
+    assert again.key_id != found.key_id
+    await database.close()
 
 
 async def test_the_gateways_user_has_a_key_of_its_own(tmp_path: Path, fresh_database: TestPostgres) -> None:

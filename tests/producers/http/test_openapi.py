@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import orjson
@@ -22,9 +22,11 @@ from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.reference_page import render_reference
 from store import identity
 from store.tenancy.operator_keys import OperatorKeys
+from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
 from tests.producers.recorded_answers import compare_answers, describe_answers, find_changes, read_record
 from tests.producers.schemas import HeldToSchema, find_answer_faults, find_faults
+from tests.workers.targets import hand_to
 
 V1 = "/api/v1"
 EXAMPLES = Path(openapi.__file__).with_name("examples.json")
@@ -43,7 +45,7 @@ HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (
     "add change check complete correct count create delete drain flush forget get link list pin prepare recall revoke "
-    "rotate search set unpin write"
+    "rotate search set settle unpin write"
 )
 VERBS = frozenset(WORDS.split())
 
@@ -213,6 +215,7 @@ async def caller(world: World, ana: Tenant) -> AsyncIterator[Caller]:
 async def test_every_operation_answers_as_it_is_described(
     world: World, described: dict[str, Any], caller: Caller, turn: dict[str, Any]
 ) -> None:
+    turn = {**turn, "tags": ["trip"], "metadata": {"channel": "web"}}
     await call_turns_and_recall(caller, turn)
     await call_units_and_knowledge(caller)
     await call_banks_and_erasures(caller)
@@ -372,9 +375,25 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(200, "GET", f"{ops}/jobs/{first['id']}")
     await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
     await call(404, "GET", f"{ops}/jobs/{NO_ID}")
+    await call(404, "POST", f"{ops}/jobs/{NO_ID}/settle", {"found": "delivered"})
+    delivery = await open_unknown_delivery(world)
+    await call(200, "POST", f"{ops}/jobs/{delivery}/settle", {"found": "not-delivered", "then": "skip"})
     await call(200, "POST", f"{ops}/workers/drain", {"workers": ["nobody:1:2"]})
     for path in ("status", "audit", "targets", "jobs/count", "workers"):
         await call(200, "GET", f"{ops}/{path}")
+
+
+async def open_unknown_delivery(world: World) -> UUID:
+    """Return the id of a turn whose delivery to a gateway has an unknown outcome."""
+    tenant = await world.tenant()
+    host = identity.host_id(tenant.host)
+    await hand_to(world.database, host, closed_port(), user="described")
+    said = {"session_id": "s", "turn_id": "1", "messages": [{"role": "user", "content": "We fly on Friday"}]}
+    assert (await tenant.http.post(f"{V1}/turns", json={**said, "gateway": True})).status_code == 201
+    unknown = "update afterturn.ledger_t set status = 'add_unknown' where host_id = :host and stage = 'gateway'"
+    await world.sql(unknown, host=host)
+    await tenant.http.aclose()
+    return identity.turn_id(identity.session_id(identity.bank_id(host, "default"), "s"), "1")
 
 
 async def test_every_operation_refuses_as_it_is_described(world: World, described: dict[str, Any]) -> None:

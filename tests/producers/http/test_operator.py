@@ -15,7 +15,9 @@ from store.errors import InvalidTenantName, NotFound
 from store.ledger.workers import WorkerRegistry
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
+from tests.client.loopback import closed_port
 from tests.producers.conftest import World
+from tests.workers.targets import hand_to
 
 V1 = "/api/v1/operator"
 SECRET = "Grimpenmire"
@@ -250,6 +252,60 @@ async def test_work_is_paged_counted_and_shown_without_content(
     calls = (await ask(operator, "GET", "/audit", params={"tenant": tenant.host}))["calls"]
     assert f"GET {V1}/jobs/{{job_id}}" in {call["operation"] for call in calls}
     assert SECRET not in str(calls)
+
+
+@pytest.mark.law("L6")
+async def test_names_of_tenants_are_told_to_a_key_that_may_make_keys_and_asks_for_them(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant = await world.tenant()
+    plain = world.client({"authorization": f"Bearer {await OperatorKeys(world.database).create('plain')}"})
+    host = identity.host_id(tenant.host)
+    await hand_to(world.database, host, closed_port(), bank=identity.bank_id(host, SECRET), user="named")
+    said = {**turn, "bank": SECRET, "session_id": "monday", "gateway": True}
+    assert (await tenant.http.post("/api/v1/turns", json=said)).status_code == 201
+    where = {"tenant": tenant.host, "stage": "gateway"}
+    for client, asked, named in ((operator, "true", True), (operator, "false", False), (plain, "true", False)):
+        [row] = (await ask(client, "GET", "/jobs", params={**where, "names": asked}))["jobs"]
+        assert (row["bank"], row["gateway"] and row["gateway"]["session"]) == (
+            (SECRET, "chat:monday") if named else (None, None)
+        )
+        shown = await ask(client, "GET", f"/jobs/{row['id']}", params={"tenant": tenant.host, "names": asked})
+        assert {one["bank"] for one in shown["jobs"]} == ({SECRET} if named else {None})
+        [target] = (await ask(client, "GET", "/targets", params={"tenant": tenant.host, "names": asked}))["targets"]
+        assert target["bank"] == (SECRET if named else None)
+    await plain.aclose()
+
+
+async def test_a_filter_by_what_is_not_there_is_refused_and_one_by_state_finds_deliveries(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant = await world.tenant()
+    host = identity.host_id(tenant.host)
+    await hand_to(world.database, host, closed_port(), user=tenant.host)
+    assert (await tenant.http.post("/api/v1/turns", json={**turn, "gateway": True})).status_code == 201
+    for path, wrong in (
+        ("/jobs", {"tenant": "nobody at all"}),
+        ("/jobs/count", {"tenant": tenant.host, "bank": "misspelt"}),
+        ("/keys", {"tenant": "nobody at all"}),
+        ("/quotas", {"tenant": "nobody at all"}),
+        ("/targets", {"tenant": "nobody at all"}),
+        ("/jobs", {"state": "add_failed"}),
+    ):
+        [problem] = (await ask(operator, "GET", path, 422, params=wrong))["error"]["details"]["problems"]
+        assert problem["field"] in {"tenant", "bank", "state"}
+    failed = "update afterturn.ledger_t set status = 'add_failed' where host_id = :host and stage = 'gateway'"
+    await world.sql(failed, host=host)
+    where = {"tenant": tenant.host, "stage": "gateway"}
+    assert (await ask(operator, "GET", "/jobs/count", params={**where, "state": "add_failed"}))["dead"] == 1
+    [row] = (await ask(operator, "GET", "/jobs", params={**where, "state": "add_failed"}))["jobs"]
+    assert (await ask(operator, "GET", "/jobs", params={**where, "state": "flush_failed"}))["jobs"] == []
+    settle = f"/jobs/{row['turn_id']}/settle"
+    await ask(operator, "POST", settle, 422, json={"found": "not-delivered"})
+    await ask(operator, "POST", settle, 409, json={"found": "delivered", "then": "retry"})
+    done = await ask(operator, "POST", settle, json={"found": "not-delivered", "then": "skip"})
+    assert (done["was"], done["state"]) == ("add_failed", "skipped")
+    await ask(operator, "POST", settle, 404, json={"found": "delivered"})
 
 
 async def test_workers_are_listed_and_drained(world: World, operator: httpx.AsyncClient) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from afterturn_client.contract.shape import Shape
@@ -75,8 +75,8 @@ class Unit(Shape):
     """when it happened, in UTC"""
     position: int
     """its position in the event log"""
-    metadata: Mapping[str, str] = field(repr=False)
-    """metadata by name"""
+    metadata: Mapping[str, Any] = field(repr=False)
+    """metadata by name: texts, and `tags`, a list of texts"""
     sources: tuple[UUID, ...] = ()
     """units that a fact was drawn from"""
     entities: tuple[str, ...] = field(default=(), repr=False)
