@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,6 +185,13 @@ def await_api(port: int) -> None:
     wait_until(lambda: answers(f"http://{LOOPBACK}:{port}/health/ready"), "the API is ready", LONG_S, pause_s=0.5)
 
 
+def make_database(machines: Machines) -> None:
+    *first, extension = [machines.fill(line) for line in read_lines(1, "sql")]
+    machines.site.administer(*first, database="postgres")
+    machines.site.administer(extension)
+    machines.play(2)
+
+
 def lose_a_worker(machines: Machines) -> None:
     machines.started.pop("app-1 afterturn worker --stages gateway,extraction,enrichment,projection,recall").kill()
 
@@ -220,10 +227,7 @@ def ingest(machines: Machines, nth: int) -> None:
 
 
 def set_up(machines: Machines) -> None:
-    *first, extension = [machines.fill(line) for line in read_lines(1, "sql")]
-    machines.site.administer(*first, database="postgres")
-    machines.site.administer(extension)
-    machines.play(2)
+    make_database(machines)
     machines.serve("app-1", 3, machines.apis[0])
     machines.serve("app-2", 4, machines.apis[1])
     for port in machines.apis:
@@ -273,3 +277,66 @@ def test_nothing_is_lost_or_done_twice_on_three_machines_set_up_by_the_page(mach
     assert set(machines.balancer.given) == set(machines.apis)
     for name in list(machines.started):
         machines.end(name)
+
+
+def read_log(machines: Machines) -> str:
+    """Return what the processes of the machines logged."""
+    return "\n".join(log.read_text() for log in sorted(machines.folder.glob("*.log")))
+
+
+@pytest.mark.nightly
+def test_a_wrong_password_is_named_by_its_setting_behind_the_pooler_too(machines: Machines) -> None:
+    make_database(machines)
+    environment = machines.site.environment
+    wrong = (
+        make_url(environment["AFTERTURN_DATABASE__URL"]).set(password="zq81zq").render_as_string(hide_password=False)
+    )
+    [port, _] = machines.apis
+    machines.stay("app-1 api", read_lines(3)[0], AFTERTURN_API__PORT=str(port), AFTERTURN_DATABASE__URL=wrong)
+    wait_until(lambda: "database_unusable" in read_log(machines), "it is logged", LONG_S, pause_s=0.5)
+    [line] = [line for line in read_log(machines).splitlines() if "database_unusable" in line]
+    assert "database.url" in line
+    assert "it refuses the login" in line
+    refused = machines.site.run("doctor", AFTERTURN_DATABASE__URL=wrong)
+    assert refused.returncode == 1
+    said = " ".join((refused.stdout + refused.stderr).split())
+    assert "it refuses the login" in said
+    assert "database.url" in said
+    assert "zq81zq" not in said + read_log(machines)
+    assert not answers(f"http://{LOOPBACK}:{port}/health/ready")
+    machines.end("app-1 api")
+
+
+@pytest.mark.nightly
+def test_a_pooler_older_than_db_init_is_named_and_workers_share_an_environment(machines: Machines) -> None:
+    make_database(machines)
+    port = find_free_port()
+    machines.site.environment["AFTERTURN_WORKER__METRICS_PORT"] = str(port)
+    # What a pooler has whose sessions began before `db init` gave the roles their defaults.
+    logins = ROLES[1:]
+    machines.site.administer(*(f"alter role {role} reset all" for role in logins))
+    cut_sessions(machines, logins)
+    assert "RECONNECT" in machines.site.run("doctor").stdout
+    made = machines.site.run("db", "init")
+    assert made.returncode == 0, made.stderr
+    old = machines.site.run("doctor")
+    assert old.returncode == 1
+    assert "its sessions lack the service's defaults" in " ".join(old.stdout.split())
+    lines = read_lines(3)[1:]
+    for line in lines:
+        machines.stay(f"app-1 {line}", line)
+    probe = f"http://{LOOPBACK}:{port}/health"
+    wait_until(lambda: answers(f"{probe}/live"), "a worker serves the machine's port", LONG_S, pause_s=0.5)
+    assert "its sessions lack" in httpx.get(f"{probe}/ready", timeout=PATIENCE_S).text
+    cut_sessions(machines, logins)  # as RECONNECT does
+    wait_until(lambda: answers(f"{probe}/ready"), "the worker is ready", LONG_S, pause_s=0.5)
+    assert "RECONNECT" not in machines.site.run("doctor").stdout
+    machines.end(f"app-1 {lines[0]}")
+    wait_until(lambda: answers(f"{probe}/ready"), "the other worker serves the port", LONG_S, pause_s=0.5)
+    machines.end(f"app-1 {lines[1]}")
+
+
+def cut_sessions(machines: Machines, logins: Sequence[str]) -> None:
+    """End the sessions that the pooler holds."""
+    names = ", ".join(f"'{name}'" for name in logins)
+    machines.site.administer(f"select pg_terminate_backend(pid) from pg_stat_activity where usename in ({names})")
