@@ -29,6 +29,14 @@ ANSWER_S, RETRY_INTERVAL_S = 5.0, 10.0
 ALIVE = text("select 1")
 #: SQLSTATE of a database that does not exist, and the class of refused logins.
 NO_DATABASE, REFUSED_LOGIN = "3D000", "28"
+#: The SQLSTATE of all that PgBouncer itself refuses (1.18), and by the beginning of its text the one of PostgreSQL.
+POOLER_REFUSES = "08P01"
+POOLER_SAYS: Mapping[str, str] = {
+    "password authentication failed": REFUSED_LOGIN,
+    "SASL authentication failed": REFUSED_LOGIN,
+    "no such user": REFUSED_LOGIN,
+    "no such database": NO_DATABASE,
+}
 RECONNECT = "run `afterturn db init` with database.transaction_pooling set, then RECONNECT the pooler"
 
 
@@ -51,13 +59,22 @@ def explain_failure(error: BaseException, setting: str) -> DatabaseProblem:
             remedy = f"name in {setting} the authority that signed it (sslrootcert) and a host name of the certificate"
             return DatabaseProblem(what, remedy)
     kind = name_error_kind(error)
-    if (state := state_of(error)).startswith(REFUSED_LOGIN):
+    if (state := find_state(error)).startswith(REFUSED_LOGIN):
         remedy = f"check user and password of {setting}; `afterturn db init` makes both roles with those of their URLs"
         return DatabaseProblem(f"it refuses the login ({kind})", remedy)
     if state == NO_DATABASE:
         return DatabaseProblem(f"it has no database of this name ({kind})", f"create it, or correct {setting}")
     remedy = f"see whether the server of {setting} runs and can be reached"
     return DatabaseProblem(f"it does not answer ({kind})", remedy, lasting=False)
+
+
+def find_state(error: BaseException) -> str:
+    """Return the SQLSTATE of an error; of a pooler's refusal the one that PostgreSQL gives for the same."""
+    state = state_of(error)
+    if state != POOLER_REFUSES:
+        return state
+    told = [str(cause) for cause in list_causes(error) if isinstance(cause, PostgresError)]
+    return next((same for begin, same in POOLER_SAYS.items() if any(one.startswith(begin) for one in told)), state)
 
 
 def name_error_kind(error: BaseException) -> str:

@@ -314,7 +314,7 @@ def test_a_pooler_older_than_db_init_is_named_and_workers_share_an_environment(m
     machines.site.environment["AFTERTURN_WORKER__METRICS_PORT"] = str(port)
     # What a pooler has whose sessions began before `db init` gave the roles their defaults.
     logins = ROLES[1:]
-    machines.site.administer(*(f"alter role {role} reset all" for role in logins))
+    machines.site.administer(*(f"alter role {role} in database afterturn reset all" for role in logins))
     cut_sessions(machines, logins)
     assert "RECONNECT" in machines.site.run("doctor").stdout
     made = machines.site.run("db", "init")
@@ -331,6 +331,7 @@ def test_a_pooler_older_than_db_init_is_named_and_workers_share_an_environment(m
     cut_sessions(machines, logins)  # as RECONNECT does
     wait_until(lambda: answers(f"{probe}/ready"), "the worker is ready", LONG_S, pause_s=0.5)
     assert "RECONNECT" not in machines.site.run("doctor").stdout
+    wait_until(lambda: len(machines.ask("workers", "list")["workers"]) == len(lines), "both work", LONG_S, pause_s=0.5)
     machines.end(f"app-1 {lines[0]}")
     wait_until(lambda: answers(f"{probe}/ready"), "the other worker serves the port", LONG_S, pause_s=0.5)
     machines.end(f"app-1 {lines[1]}")

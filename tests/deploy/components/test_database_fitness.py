@@ -62,6 +62,22 @@ async def test_a_wrong_password_is_logged_at_start_by_its_setting_and_never_show
     assert "zq81" not in str(told)
 
 
+@pytest.mark.parametrize("wrong", ["password", "user"])
+async def test_a_pooler_that_refuses_a_login_is_told_from_one_that_is_away(
+    pooled: DatabaseSettings, wrong: str
+) -> None:
+    url = make_url(pooled.url.get_secret_value()).set(
+        username="zq81" if wrong == "user" else "afterturn_app", password="zq81"
+    )
+    with pytest.raises(database_fitness.DATABASE_ERRORS) as failed:
+        await try_url(url.render_as_string(hide_password=False), pooled=True)
+    problem = explain_failure(failed.value, "database.url")
+    assert problem.what.startswith("it refuses the login")
+    assert problem.lasting
+    assert "database.url" in problem.remedy
+    assert "zq81" not in str(problem)
+
+
 async def test_each_reason_is_logged_once_and_what_is_back_is_tried_no_more(
     postgres: TestPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
