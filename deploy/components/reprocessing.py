@@ -127,7 +127,7 @@ async def _open_rows(database: Database, course: Reprocessing, host: UUID, page:
     for one in page:
         item = course.item(one)
         place = (one.bank, one.session, one.turn, one.position, one.accepted_at)
-        wanted.append(FollowUp(course.stage, item, item, *place))
+        wanted.append(FollowUp(course.stage, item, item, *place, reads_texts=True))
     async with database.tenant(host) as connection:
         return await open_follow_ups(connection, host, wanted)
 

@@ -20,12 +20,16 @@ BEGIN = text("""
     on conflict do nothing returning turn_id""")
 OPEN = text("""
     insert into afterturn.ledger_t
-        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
-    select cast(:host as uuid), w.stage, w.item, w.stream, w.bank, w.session, w.turn, w.position, w.accepted_at
+        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at, bytes)
+    select cast(:host as uuid), w.stage, w.item, w.stream, w.bank, w.session, w.turn, w.position, w.accepted_at,
+           case when w.reads_texts then coalesce((
+               select sum(u.bytes) from afterturn.agent_memory_unit_t u
+                where u.host_id = :host and u.bank_id = w.bank and u.turn_id = w.turn and u.origin <> 'extraction'), 0)
+           else 0 end
       from unnest(cast(:stages as text[]), cast(:items as uuid[]), cast(:streams as uuid[]), cast(:banks as uuid[]),
                   cast(:sessions as uuid[]), cast(:turns as uuid[]), cast(:positions as bigint[]),
-                  cast(:accepted_at as timestamptz[]))
-           as w(stage, item, stream, bank, session, turn, position, accepted_at)
+                  cast(:accepted_at as timestamptz[]), cast(:reads_texts as boolean[]))
+           as w(stage, item, stream, bank, session, turn, position, accepted_at, reads_texts)
     on conflict do nothing returning item_id""")
 # Facts of a turn, whichever version found them.
 KNOWN = text("""
@@ -47,7 +51,10 @@ LACKING = text("""
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A further ledger row for a turn; `item` is its id, `stream` what a worker claims to do it."""
+    """A further ledger row for a turn; `item` is its id, `stream` what a worker claims to do it.
+
+    `reads_texts`: its work reads the turn's texts, so their bytes count for the size of a claim.
+    """
 
     stage: Stage
     item: UUID
@@ -57,6 +64,7 @@ class FollowUp:
     turn: UUID
     position: int
     accepted_at: datetime
+    reads_texts: bool = False
 
 
 async def record_reading(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
@@ -78,6 +86,7 @@ async def open_follow_ups(connection: AsyncConnection, host: UUID, wanted: Seque
         "turns": [one.turn for one in wanted],
         "positions": [one.position for one in wanted],
         "accepted_at": [one.accepted_at for one in wanted],
+        "reads_texts": [one.reads_texts for one in wanted],
     }
     return len((await connection.execute(OPEN, {"host": host, **arguments})).all())
 

@@ -370,8 +370,10 @@ async def _reopen_stages(
     item, session = corrected_id(turn, position), unit.session_id or turn
     place = origin.bank, session, turn, position, origin.at
     rows = {
-        Stage.EMBEDDING: FollowUp(Stage.EMBEDDING, item, item, *place),
-        Stage.EXTRACTION: FollowUp(Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place),
+        Stage.EMBEDDING: FollowUp(Stage.EMBEDDING, item, item, *place, reads_texts=True),
+        Stage.EXTRACTION: FollowUp(
+            Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place, reads_texts=True
+        ),
     }
     wanted = [stage for stage in stages if unit.turn_id or stage is Stage.EMBEDDING]
     await open_follow_ups(connection, origin.host, [rows[stage] for stage in wanted])

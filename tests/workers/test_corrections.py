@@ -63,6 +63,17 @@ async def test_words_change_at_once_and_the_vector_is_made_anew(world: World) ->
     assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
 
 
+async def test_rows_of_a_correction_count_the_texts_of_the_whole_turn_for_the_size_of_a_claim(world: World) -> None:
+    await world.append(messages=dialogue("x" * 3000, "y" * 2000))
+    crew = Crew(world)
+    await crew.drain()
+    said = "select unit_id from afterturn.agent_memory_unit_t where content like 'x%'"
+    [unit] = await world.sql(said)
+    await units(world).correct(HOST, "default", unit.unit_id, "I live in Lisbon.")
+    rows = await world.sql("select stage, bytes from afterturn.ledger_t where undone and stage <> 'projection'")
+    assert {row.stage: row.bytes >= 5000 for row in rows} == {"embedding": True, "extraction": True}
+
+
 async def test_facts_of_the_old_text_end_and_so_do_mentions_of_what_is_not_named_any_more(world: World) -> None:
     crew, unit = await told(world)
     before = await units(world).get(HOST, "default", unit)

@@ -143,9 +143,8 @@ def _reading_row(row: LedgerRow, version: str) -> FollowUp:
     A corrected message has a row of its own.
     """
     item = reading_id(row.turn_id if row.item_id == row.turn_id else row.item_id, version)
-    return FollowUp(
-        Stage.ENRICHMENT, item, item, row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
-    )
+    place = row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
+    return FollowUp(Stage.ENRICHMENT, item, item, *place, reads_texts=True)
 
 
 def _derive_all(
