@@ -7,7 +7,7 @@ passage has its size; so a passage is one piece of the text, with a mark at each
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.text.word_rules import strip_accents
 
@@ -23,8 +23,7 @@ MARK = "\u2026"
 _SENTENCE = re.compile(r"[^\n.!?\uff1f\u3002]+(?:[.!?\uff1f\u3002]+[\"')\]]*|\n|\Z)|[\n.!?\uff1f\u3002]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(NamedTuple):
     """One sentence: from `begin` to `end` in its text; `worth` is its score for a question."""
 
     begin: int
@@ -61,22 +60,22 @@ def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iter
     found = sorted(_find_words(text, weights))
     at = 0
     for begin, end in _split_sentences(text, room):
-        words = set[str]()
+        first = at
         while at < len(found) and found[at][0] < end:
-            words.add(found[at][1])
             at += 1
-        yield Sentence(begin, end, sum(weights[word] for word in words))
+        words = {word for _, word in found[first:at]} if at > first else ()
+        yield Sentence(begin, end, sum(map(weights.__getitem__, words)))
 
 
 def _split_sentences(text: str, room: int) -> Iterator[tuple[int, int]]:
     for match in _SENTENCE.finditer(text):
-        begin = match.start()
-        while match.end() - begin > room:
+        begin, last = match.span()
+        while last - begin > room:
             cut = text.rfind(" ", begin + room // 2, begin + room)
             end = cut + 1 if cut > 0 else begin + room
             yield begin, end
             begin = end
-        yield begin, match.end()
+        yield begin, last
 
 
 def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, str]]:
@@ -87,16 +86,17 @@ def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, 
         plain = lower if len(lower) == len(text) else text
     for stem in filter(None, weights):
         begins = stem.removesuffix("i") or stem  # "happi" is the stem of "happy"
-        at = plain.find(begins)
+        anywhere, at = not begins.isascii(), plain.find(begins)
         while at >= 0:
-            if not (at and begins.isascii() and plain[at - 1].isalnum()):
+            if anywhere or not (at and plain[at - 1].isalnum()):
                 yield at, stem
             at = plain.find(begins, at + len(begins))
 
 
 def _grow_passage(sentences: Sequence[Sentence], room: int) -> tuple[int, int]:
     """Return where the passage begins and ends: the best sentence and as many of its neighbours as `room` holds."""
-    first = last = max(range(len(sentences)), key=lambda nth: (sentences[nth].worth, -nth))
+    worths = [sentence.worth for sentence in sentences]
+    first = last = worths.index(max(worths))
     begin, end = sentences[first].begin, sentences[last].end
     while True:
         before = sentences[first - 1] if first else None
