@@ -85,25 +85,37 @@ def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterabl
 #: Full-width letters, digits and marks, as their usual forms; each is one character.
 _NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 # A line end, with what wraps a line: a mark of continuation before, an indentation or a mark of quotation behind.
-_BREAK = re.compile(r"(?<=[A-Za-z0-9_.+/=-])\\?(?:\r?\n|\\n)[ \t>|+*-]{0,8}(?=[A-Za-z0-9_.+/=-])")
+_BARE = r"(?<=[A-Za-z0-9_.+/=-])\\?(?:\r?\n|\\n)"
+_BREAK = re.compile(_BARE + r"[ \t>|+*-]{0,8}(?=[A-Za-z0-9_.+/=-])")
+_BARE_BREAK = re.compile(_BARE + r"(?=[A-Za-z0-9_.+/=-])")
+_BREAK_BEFORE_SIGN = re.compile(_BARE + r"(?=[+-][A-Za-z0-9_.+/=-])")
 
 
 def _find_broken(text: str, own_keys: Iterable[str]) -> list[SecretSpan]:
     """Return the tokens of known length, and own keys, that a line end breaks in two or more."""
     if "\n" not in text and "\\n" not in text:
         return []
-    breaks = [match.span() for match in _BREAK.finditer(text)]
-    if not breaks:
+    found = _find_joined(text, _BREAK, own_keys)
+    # A sign at the beginning of a line may be the token's own.
+    if _BREAK_BEFORE_SIGN.search(text):
+        found = _merge_secrets(found, _find_joined(text, _BARE_BREAK, own_keys))
+    return found
+
+
+def _find_joined(text: str, breaks: re.Pattern[str], own_keys: Iterable[str]) -> list[SecretSpan]:
+    """Return such tokens of the text without these breaks."""
+    spans = [match.span() for match in breaks.finditer(text)]
+    if not spans:
         return []
     # Not by `sub`, during which no other thread runs.
-    joined = "".join([text[end:start] for (_, end), (start, _) in pairwise([(0, 0), *breaks, (len(text), 0)])])
+    joined = "".join([text[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans, (len(text), 0)])])
     lowered = joined.lower()
     rules = [*_own_rules(joined, own_keys), *(rule for rule in _EXACT if rule.hint in lowered)]
-    places = _JoinedPlaces(breaks)
+    places = _JoinedPlaces(spans)
     found = list[SecretSpan]()
     for rule in rules:
-        spans = (places.locate(one) for one in _find_matches(joined, rule))
-        found = _merge_secrets(found, (one for one in spans if places.is_broken(one)))
+        located = (places.locate(one) for one in _find_matches(joined, rule))
+        found = _merge_secrets(found, (one for one in located if places.is_broken(one)))
     return found
 
 

@@ -120,6 +120,15 @@ def test_full_width_letters_hide_no_secret() -> None:
     assert redact_secrets(widen("hello, no secret")) == widen("hello, no secret")
 
 
+def test_a_token_whose_second_line_begins_with_a_sign_is_replaced_whole() -> None:
+    token = next(one for one in iter(lambda: new_token("op_"), "") if "-" in one[4:30])
+    place = token.index("-", 4)
+    for end in ("\n", "\\n"):
+        found = redact_secrets(f"it is {token[:place]}{end}{token[place:]} they say")
+        assert token[:place] not in found
+        assert token[place + 1 :] not in found
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\\\n", "\n    ", "\n> ", "\\n"])
 def test_a_token_that_a_line_end_breaks_is_replaced_whole(end: str) -> None:
     for token in ("ghp_" + "a1B2" * 9, "AKIA" + "A1B2" * 4, new_token("op_"), new_token("at_")):
