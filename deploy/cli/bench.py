@@ -103,7 +103,7 @@ def bench_command(
     `capacity`: turns and recalls a second and core, bytes a turn by table, memory of each process, connections, on a
     private stack; no targets. `--full` runs ten times as much.
 
-    `attacks`: about thirty bounded attacks by one tenant on a private stack, while another tenant writes 8 turns and
+    `attacks`: about forty bounded attacks by one tenant on a private stack, while another tenant writes 8 turns and
     asks 8 questions a second. Target: that tenant's p95 stays below three times its quiet p95 and 50 ms.
 
     `plugin`: memories written and searched over HTTP by 1 and 16 clients: 10,000 in each of three namespaces, `--full`
