@@ -242,7 +242,9 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
             return JSONResponse({"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1})
         if "freshness" in seen.path:
             return JSONResponse({name: FRESH[name] for name in list(FRESH)[:5]})
-        return JSONResponse({**UNIT, "status": "ready", "sources": [str(SOURCE)]})
+        return JSONResponse(
+            {**UNIT, "status": "ready", "sources": [str(SOURCE)], "metadata": {"tags": ["a"], "x": "y"}}
+        )
 
     server.answer = answer
     client = twin.client(server.url)
@@ -266,6 +268,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     assert server.seen[0].params == {"position": "3", "wait_ms": "9"}
     assert (fresh.position, fresh.met) == (9, True)
     assert (unit.text, unit.sources) == (TEXT, (SOURCE,))
+    assert unit.metadata == {"tags": ["a"], "x": "y"}
     assert [seen.method for seen in server.seen[3:5]] == ["PUT", "DELETE"]
     assert server.seen[3].params == {"bank": "b"}
     assert (pinned.position, pinned.changed, unpinned.changed) == (11, True, False)
