@@ -111,9 +111,9 @@ async def test_facts_go_with_what_they_are_being_drawn_from(world: World, monkey
     derive, loop = extraction._derive_all, asyncio.get_running_loop()
     forgetting = [Units(world.database, now).forget(HOST, "default", first, with_facts=True)]
 
-    def forgotten_meanwhile(*arguments: Any) -> object:
+    def forgotten_meanwhile(*arguments: Any, **named: Any) -> object:
         """Forget while the words are in hand, before anything of them is written."""
-        found = derive(*arguments)
+        found = derive(*arguments, **named)
         if forgetting:
             asyncio.run_coroutine_threadsafe(forgetting.pop(), loop).result(30)
         return found

@@ -34,8 +34,8 @@ async def test_a_late_extraction_of_an_erased_document_is_refused(
     [chunk] = await scene.world.sql("select unit_id from afterturn.agent_memory_unit_t")
     derive, kinds, loop = extraction._derive_all, [kind], asyncio.get_running_loop()
 
-    def erased_meanwhile(*arguments: object) -> object:
-        found = derive(*arguments)  # type: ignore[arg-type]  # handed through
+    def erased_meanwhile(*arguments: object, **named: object) -> object:
+        found = derive(*arguments, **named)  # type: ignore[arg-type]  # handed through
         if kinds:
             name = "ann" if kinds.pop() is Kind.USER else str(chunk.unit_id)
             asyncio.run_coroutine_threadsafe(scene.erase(kind, name), loop).result(30)

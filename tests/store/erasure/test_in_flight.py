@@ -45,9 +45,9 @@ async def test_a_late_extraction_of_an_erased_turn_is_refused(scene: Scene, monk
     derive, kinds = extraction._derive_all, [Kind.SESSION, Kind.UNIT]
     loop = asyncio.get_running_loop()
 
-    def erased_meanwhile(*arguments: object) -> object:
+    def erased_meanwhile(*arguments: object, **named: object) -> object:
         """Erase while the words are in hand, before anything is written."""
-        found = derive(*arguments)  # type: ignore[arg-type]  # handed through
+        found = derive(*arguments, **named)  # type: ignore[arg-type]  # handed through
         if kinds:
             asyncio.run_coroutine_threadsafe(erase(kinds.pop()), loop).result(30)
         return found

@@ -169,9 +169,9 @@ async def test_a_late_extraction_of_the_users_words_is_refused(scene: Scene, mon
     await Units(scene.world.database, now).correct(HOST, "default", unit, ANAS, user="ana")
     derive, loop, users = extraction._derive_all, asyncio.get_running_loop(), ["ana"]
 
-    def erased_meanwhile(*arguments: object) -> object:
+    def erased_meanwhile(*arguments: object, **named: object) -> object:
         """Erase while her words are in hand, before anything drawn from them is written."""
-        found = derive(*arguments)  # type: ignore[arg-type]  # handed through
+        found = derive(*arguments, **named)  # type: ignore[arg-type]  # handed through
         if users:
             asyncio.run_coroutine_threadsafe(scene.erase(Kind.USER, users.pop()), loop).result(30)
         return found
