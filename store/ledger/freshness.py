@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -40,8 +40,8 @@ class Freshness:
     """Positions of one bank.
 
     `position`: the highest this read shows, of a turn or of a change that waits for a stage. `embedded`, `extracted`,
-    `projected`: up to where no row of that stage is undone (and, where freshness alone is asked for, no text lacks a
-    vector of the live model). `pending`: undone rows of all our own stages; very many are counted while a read goes on.
+    `projected`: up to where no row of that stage is undone, and no text lacks a vector of the live model. `pending`:
+    undone rows of all our own stages; very many are counted while a read goes on.
     """
 
     position: int
@@ -49,6 +49,10 @@ class Freshness:
     extracted: int
     projected: int
     pending: int
+
+    def without_vector_at(self, position: int | None) -> "Freshness":
+        """Return the freshness of a bank whose first text without a vector of the live model has this position."""
+        return self if position is None else replace(self, embedded=min(self.embedded, position - 1))
 
 
 def merge_freshness(of: Sequence[Freshness]) -> Freshness:

@@ -60,7 +60,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     if row.units is None:
         state.freshness = await read_freshness(connection, state.host, state.bank)
         return False
-    state.freshness, state.more_pending = build_freshness(row), row.more_pending
+    state.freshness, state.more_pending = build_freshness(row).without_vector_at(row.without_vector), row.more_pending
     state.speakers, frequency, state.pending_postings = _of_words(row)
     if by_name and (names := await resolve_names(connection, state, frequency)):
         renamed = rename_speakers(question.text, names)

@@ -229,6 +229,9 @@ def _select_preparation(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
         _as_json(JUST_SAID).label("just_said"),
         func.array(PINNED.scalar_subquery()).label("pinned"),
         _HAS_ENDED.label("has_ended"),
+        func.afterturn.first_without_vector(bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid)).label(
+            "without_vector"
+        ),
     ).join_from(fresh, bank, true(), isouter=True)
 
 

@@ -1,7 +1,6 @@
 # ruff: noqa: RUF001 - words of many scripts
 """What a prompt pays is never told too low: estimates are held to two public tokenizers, over texts of many scripts."""
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,8 @@ from embeddings import prompt_tokens
 from embeddings.errors import EmbeddingError
 from embeddings.prompt_tokens import ESTIMATE, OwnTokens, choose_counter
 from producers.service.framing import frame_message
+from tests.public_tokenizers import TOKENIZERS
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its vocabularies in the old way
-    import bpe_openai
-
-TOKENIZERS = {name: bpe_openai.get_encoding(name) for name in ("o200k_base", "cl100k_base")}
 #: The same two sentences in languages of many scripts, and what else agents remember.
 TEXTS = (
     "All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience.",

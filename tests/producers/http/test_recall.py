@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from afterturn_client.answers import read_recall
 from afterturn_client.reference import escape_line
 from prometheus_client import REGISTRY
 
@@ -331,3 +332,21 @@ async def test_units_are_forgotten_once_however_many_ask_at_once(
 @pytest.mark.parametrize("unit", ["nothing", UNKNOWN])
 async def test_an_unknown_unit_is_not_found(ana: Tenant, unit: str) -> None:
     assert (await ana.http.get(f"/api/v1/units/{unit}")).status_code == 404
+
+
+async def test_texts_that_had_no_vector_in_time_are_counted(ana: Tenant, world: World, turn: dict[str, Any]) -> None:
+    """The client tells it in a field of its own."""
+    await remember(ana, turn)
+    assert "unembedded" not in await recalled(ana)
+    recaller = world.recalls._recaller
+    with_room, recaller._settings = recaller._settings, recaller._settings.model_copy(update={"fresh_tail_ms": 0.0})
+    recaller._question_embedder._settings = recaller._settings
+    try:
+        for nth in range(40):
+            await remember(ana, turn, turn_id=f"more {nth}")
+        answer = await recalled(ana)
+    finally:
+        recaller._settings = recaller._question_embedder._settings = with_room
+    assert answer["unembedded"] > 0
+    assert read_recall(answer).unembedded == answer["unembedded"]
+    assert read_recall(await recalled(ana)).unembedded == 0

@@ -21,6 +21,7 @@ from store.recall.recaller import ARMS, Recaller
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
+from store.tenancy.external_models import NOTE_LIVE
 from tests.patience import until
 from tests.store.conftest import NOON, explain, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
@@ -388,3 +389,20 @@ async def test_small_talk_of_the_last_minutes_does_not_displace_an_answer(memory
     await memory.embed_all()
     assert (await memory.texts("what is the alarm code of the cabin?"))[0] == siren
     assert (await memory.texts("What did I just say?"))[0] in talk
+
+
+async def test_after_a_change_of_the_model_an_answer_says_what_has_no_vector_of_it(first_memory: Memory) -> None:
+    memory = first_memory
+    await memory.say("The tram is late.", "The bus is early.")
+    await memory.embed_all()
+    await note_live_model(memory, memory.embedder.generation)
+    before = (await memory.ask("Is the tram late?")).freshness
+    await note_live_model(memory, memory.embedder.generation + 1)
+    after = (await memory.ask("Is the tram late?")).freshness
+    assert before.embedded == before.position
+    assert (after.position, after.embedded < after.position - 1) == (before.position, True)
+
+
+async def note_live_model(memory: Memory, generation: int) -> None:
+    async with memory.database.operator() as connection:
+        await connection.execute(NOTE_LIVE, {"generation": generation, "name": f"model {generation}"})
