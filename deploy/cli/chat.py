@@ -1,6 +1,7 @@
 """Parses conversations into turns: messages of OpenAI, Anthropic, Gemini, LangChain and others, exports of chats."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -42,12 +43,13 @@ class _ChatMessage(BaseModel):
 
 @dataclass
 class _Group:
-    """The messages of one turn; `spoiled` by a bad message, `key` names it."""
+    """The messages of one turn; `spoiled` by a bad message, `key` names it: an id (`has_id`), or what it says."""
 
     line: int
     key: str = ""
     messages: list[Said] = field(default_factory=list)
     spoiled: bool = False
+    has_id: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,10 @@ def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Pars
     """Yield the turns of one document: a user message and what follows up to the next one; of people, each message.
 
     Messages before the first user message are a turn of their own. A turn is named by the id of its first message, or
-    by what that says, so that a longer export gives the old turns their old names. A turn with a bad message is not
-    yielded, because an incomplete turn could never be completed later. A document none of whose messages is in a known
-    form is Unrecognised.
+    by what that says, so that a longer export gives the old turns their old names; where several turns begin with the
+    same words, the answer tells them apart, wherever a new one was added. A turn with a bad message is not yielded,
+    because an incomplete turn could never be completed later. A document none of whose messages is in a known form is
+    Unrecognised.
     """
     raw = stream.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
@@ -82,7 +85,7 @@ def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Pars
         yield BadLine(error.line, str(error), len(raw))
         return
     if problem := _find_unrecognised(conversations):
-        yield Unrecognised(1, problem, len(raw))
+        yield Unrecognised(1, f"none of its messages is recognised: {problem}", len(raw))
         return
     names: dict[str, TurnNames] = {}
     for one in conversations:
@@ -116,12 +119,25 @@ def _parse_conversation(one: Conversation, session: str, names: TurnNames, offse
             group.spoiled = True
             yield BadLine(line, message, offset)
         else:
-            group.key = group.key or _derive_key(value, message)
+            if not group.key:
+                group.has_id, group.key = identify_message(value) is not None, _derive_key(value, message)
             group.messages.append(message)
+    copies = Counter(group.key for group in groups if not (group.has_id or one.of_people))
     for group in groups:
         if group.messages and not group.spoiled:
-            turn = NewTurn(session, tuple(group.messages), names.take(group.key))
-            yield check_turn(turn, group.line, offset, may_grow=not one.of_people)
+            name, otherwise = _take_names(group, names, is_copy=copies[group.key] > 1)
+            turn = NewTurn(session, tuple(group.messages), name)
+            yield check_turn(turn, group.line, offset, may_grow=not one.of_people, otherwise=otherwise)
+
+
+def _take_names(group: _Group, names: TurnNames, *, is_copy: bool) -> tuple[str, str | None]:
+    """Return the name of a turn, and the one that it has where the first is another turn's."""
+    return names.take_copy(group.key, _answer_of(group)) if is_copy else (names.take(group.key), None)
+
+
+def _answer_of(group: _Group) -> str:
+    """Return what names the answer of a turn: the first message behind its question."""
+    return "" if len(group.messages) == 1 else _describe_said(group.messages[1])
 
 
 def _parse_message(value: Any) -> Said | str | None:
@@ -149,6 +165,11 @@ def _derive_key(value: Mapping[str, Any], said: Said) -> str:
     """Return what names the turn that begins with this message: its id, or what it says, by whom and when."""
     if (given := identify_message(value)) is not None:
         return given
+    return _describe_said(said)
+
+
+def _describe_said(said: Said) -> str:
+    """Return a digest of what a message says, by whom and when."""
     content = _field_of(said, "content")
     text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
     return TurnNames.digest(*(str(_field_of(said, name) or "") for name in ("role", "name", "timestamp")), text)

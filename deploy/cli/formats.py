@@ -18,7 +18,7 @@ from deploy.cli.chat import SessionChoice, parse_chat_turns
 from deploy.cli.chat_document import begins_with_message, may_hold_conversations
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
 from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript
-from deploy.cli.whatsapp import begins_as_whatsapp, parse_whatsapp
+from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
 from producers.turns.items import is_item
 
 #: The service's default limit for a request, in bytes; a longer line cannot be sent.
@@ -127,9 +127,16 @@ def _try_json(line: str) -> Any:
 
 
 def parse_file(
-    stream: BinaryIO, form: Format, sessions: SessionChoice, longest: int = LONGEST_LINE
+    stream: BinaryIO,
+    form: Format,
+    sessions: SessionChoice,
+    longest: int = LONGEST_LINE,
+    dates: DateOrder | None = None,
 ) -> Iterator[Parsed]:
-    """Yield the turns and bad lines of a file; `sessions` names the sessions of formats that name none."""
+    """Yield the turns and bad lines of a file; `sessions` names the sessions of formats that name none.
+
+    `dates` says how WhatsApp's dates are written where the file itself does not tell.
+    """
     if form is Format.CHAT:
         return parse_chat_turns(stream, sessions)
     if form is Format.JSONL:
@@ -138,7 +145,7 @@ def parse_file(
         return parse_agent_file(stream, form.value, sessions)
     session = sessions.given or derive_session_name(sessions.file)
     if form is Format.WHATSAPP:
-        return parse_whatsapp(stream, session, longest)
+        return parse_whatsapp(stream, session, longest, dates)
     return _parse_transcript(stream, session, longest)
 
 

@@ -20,6 +20,7 @@ from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.parsed import Parsed, Unrecognised
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
+from deploy.cli.whatsapp import DateOrder
 from deploy.notices import print_notice, replace_unprintable
 
 HEAD_BYTES = 1 << 20
@@ -39,6 +40,10 @@ def ingest_command(
     form: Annotated[
         Format | None, typer.Option("--format", help="Format of the file (default: detected from its beginning).")
     ] = None,
+    dates: Annotated[
+        DateOrder | None,
+        typer.Option(help="How an export of WhatsApp writes its dates (default: as the file itself shows)."),
+    ] = None,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to keep retrying while the service does not answer.")
     ] = PATIENCE_S,
@@ -51,10 +56,11 @@ def ingest_command(
     Gemini, LangChain, LangGraph or the Vercel AI SDK, as an array, `{"messages": [...]}` or JSON Lines, and exports of
     ChatGPT and Claude, a turn being a user message and what follows it; session files of Claude Code and Codex, with
     the turns that their hooks store; exports of Telegram, Discord, Slack, Messenger and WhatsApp, each message a turn;
-    and transcripts, `Name: text` a line. A file in no known form is refused (exit
-    2). A bad line is reported with its number and the rest goes on (exit 1). Turns are named by their message's id or
-    text: a longer export stores what is new. Times without a zone are taken as UTC. A file becomes a document that its
-    turns name. With `--format document`, a plain-text or Markdown file is taken in whole and cut into units.
+    and transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad line is reported with its
+    number and the rest goes on (exit 1). Turns are named by their message's id or text: a longer export stores what is
+    new. Times without a zone are taken as UTC. WhatsApp's 01/02/2026 is read as the file shows (a day above 12, the
+    order of its messages); a file that shows nothing is refused until `--dates` tells. A file becomes a document that
+    its turns name. With `--format document`, a plain-text or Markdown file is taken in whole and cut into units.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
@@ -69,7 +75,7 @@ def ingest_command(
             if found is Format.DOCUMENT:
                 _ingest_document(client, DocumentFile(stream, derive_title(path), bank), patience, as_json=as_json)
             sessions = SessionChoice(path.name, session)
-            items = _refuse_unrecognised(file, parse_file(stream, found, sessions, LONGEST_LINE))
+            items = _refuse_unrecognised(file, parse_file(stream, found, sessions, LONGEST_LINE, dates))
             if path.is_file() and file != "-":
                 items = SourceRegistrar(client, path, bank, patience).mark(items)
             _ingest_items(client, items, _measure_source(file), patience, as_json=as_json)
@@ -90,7 +96,7 @@ def _refuse_unrecognised(file: str, items: Iterator[Parsed]) -> Iterator[Parsed]
     """Yield the items; exit 2 where none of the file's messages is in a known form."""
     for item in items:
         if isinstance(item, Unrecognised):
-            raise exit_with(f"{file}: none of its messages is recognised: {item.error}", 2)
+            raise exit_with(f"{file}: {item.error}", 2)
         yield item
 
 

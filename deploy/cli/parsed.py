@@ -23,7 +23,8 @@ MESSAGE_KINDS = ("message", "item")
 class ParsedTurn:
     """A turn, its line and offset in the file; `size` is its length in a request, in bytes.
 
-    `may_grow`: a later export of the same chat may add messages to its end.
+    `may_grow`: a later export of the same chat may add messages to its end. `otherwise` is its name where the one it
+    has is another turn's that begins with the same words.
     """
 
     line: int
@@ -31,6 +32,7 @@ class ParsedTurn:
     size: int
     offset: int = 0
     may_grow: bool = False
+    otherwise: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,16 @@ class TurnNames:
         self._taken[name] += 1
         return name if self._taken[name] == 1 else f"{name}-{self._taken[name]}"
 
+    def take_copy(self, key: str, answer: str) -> tuple[str, str | None]:
+        """Return the names of the next turn with a key that several turns have: `answer` is what tells them apart.
+
+        That is the key, and the name to give it where the key names another turn. An equal copy of a turn has one name.
+        """
+        own = f"{key}-{answer}"
+        self._taken[own] += 1
+        nth = self._taken[own]
+        return (key, own) if nth == 1 else (f"{own}-{nth}", None)
+
     @staticmethod
     def digest(*parts: str) -> str:
         """Return 16 hexadecimal digits that name these texts."""
@@ -77,7 +89,9 @@ def derive_session_name(name: str) -> str:
     return digest_name(raw.decode())
 
 
-def check_turn(turn: NewTurn, line: int, offset: int, *, may_grow: bool = False) -> Parsed:
+def check_turn(
+    turn: NewTurn, line: int, offset: int, *, may_grow: bool = False, otherwise: str | None = None
+) -> Parsed:
     """Return the turn if it can be encoded and stored, else a bad line."""
     names = [turn.session_id, turn.turn_id, turn.bank or "", turn.user_id or "", *(turn.metadata or {})]
     if any("\0" in text for text in [*names, *texts_of(turn)]):
@@ -86,7 +100,7 @@ def check_turn(turn: NewTurn, line: int, offset: int, *, may_grow: bool = False)
         size = len(encode_json(turn_body(turn, "")))
     except InvalidRequestError:
         return BadLine(line, "holds a lone surrogate (half a character) or a number that JSON does not have", offset)
-    return ParsedTurn(line, turn, size, offset, may_grow)
+    return ParsedTurn(line, turn, size, offset, may_grow, otherwise)
 
 
 def describe_first_error(error: ValidationError) -> str:

@@ -26,6 +26,7 @@ def profile_command(
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Include superseded facts.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of facts.")] = 200,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Cursor of the page before.")] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,7 +41,7 @@ def profile_command(
     stack = find_running_stack(data)
     options: ProfileOptions = {"history": history, "limit": limit}
     with create_client(stack, bank or "default") as client, exit_on_api_error(stack):
-        given = {"user_id": user and resolve_user(client, user), "name": name, "bank": bank}
+        given = {"user_id": user and resolve_user(client, user), "name": name, "bank": bank, "cursor": cursor}
         options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
         found = client.profile(**options)
     if as_json:
@@ -55,7 +56,7 @@ def _render_profile(found: Profile) -> Text:
     beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _list_companions(found.raw)]
     if beside:
         lines.append(Text(replace_unprintable(f"mentioned together with: {', '.join(beside)}"), style="dim"))
-    more = "" if found.raw.get("whole", True) else ", more were left out"
+    more = f"; more: --cursor {found.cursor}" if found.cursor else ""
     count = len(found.facts)
     lines.append(Text(f"{count} {'fact' if count == 1 else 'facts'}{more}", style="dim"))
     return Text("\n").join(lines)

@@ -100,9 +100,14 @@ class TurnSender:
             if isinstance(item, BadLine):
                 self._note_bad_line(item.line, item.error)
                 continue
-            if batch and (len(batch) == BATCH_TURNS or size + item.size > BATCH_BYTES):
+            # A turn that may be sent by its other name is sent alone, so that it keeps its place.
+            alone = item.otherwise is not None
+            if batch and (alone or len(batch) == BATCH_TURNS or size + item.size > BATCH_BYTES):
                 self._send(batch)
                 batch, size = [], 0
+            if alone:
+                self._send([item])
+                continue
             batch.append(item)
             size += item.size
         self._send(batch)
@@ -173,13 +178,18 @@ class TurnSender:
         return True
 
     def _settle_conflict(self, item: ParsedTurn, *, erased: bool) -> None:
-        """Count a turn whose name is known with another body; of one that has grown, send what is new."""
+        """Count a turn whose name is known with another body; of one that has grown, send what is new.
+
+        A turn whose first words are said more than once in its file is sent by its other name.
+        """
         if erased:
             self.tally.erased += 1
             if self.tally.erased == 1:
                 self.report(item.line, ERASED)
         elif (rest := self._find_rest(item)) is not None:
             self._send([rest])
+        elif item.otherwise is not None:
+            self._send([replace(item, turn=replace(item.turn, turn_id=item.otherwise), otherwise=None)])
         else:
             self.tally.conflicts += 1
             self.report(item.line, "this turn was accepted before with another body")
@@ -194,7 +204,7 @@ class TurnSender:
             [result] = self.client.add_turns([replace(item.turn, messages=messages[:known])])
             if isinstance(result, TurnReceipt):
                 rest = replace(item.turn, messages=messages[known:], turn_id=f"{item.turn.turn_id}+{known}")
-                return replace(item, turn=rest)
+                return replace(item, turn=rest, otherwise=None)
         return None
 
     def _note_bad_line(self, line: int, error: str) -> None:

@@ -25,6 +25,7 @@ from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.units import Revisions
 from producers.settings import ApiSettings
 from store.authority import begin_call
+from store.derived.facts import Identity
 from store.derived.persons import Person
 from store.tenancy.banks import Bank
 from store.tenancy.keys import Grant
@@ -93,6 +94,6 @@ class MemoryFacade:
         )
         return BANKS.close(grant.host_id, "", found, asked.limit)
 
-    async def profile(self, grant: Grant, asked: ProfileParameters) -> Person:
-        """Return a person's profile with its sources. Raises Invalid, PermissionDenied."""
+    async def profile(self, grant: Grant, asked: ProfileParameters) -> tuple[Person, Page[Identity]]:
+        """Return a page of a person's profile with its sources. Raises Invalid, PermissionDenied."""
         return await read_profile(self._dependencies.persons, self._dependencies.banks, grant, asked)

@@ -10,13 +10,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
-from producers.service.paging import Limit
+from producers.service.paging import Cursor, Limit, ListOrder, Page, PageAnswer, read_name
 from producers.service.wire import SessionOf, TurnOf, WireModel
+from store.derived.facts import Identity
 from store.derived.persons import CooccurringEntity, Person, PersonFact, PersonKey, Persons
+from store.page_bytes import PageRows
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 
 DEFAULT_BANK = "default"
+#: The order of the facts of a profile.
+FACTS: ListOrder[Identity] = ListOrder(
+    "facts of a person", lambda one: (one.fact_id, one.subject, one.key), (read_name, read_name, read_name)
+)
 
 
 class ProfileParameters(BaseModel):
@@ -31,8 +37,9 @@ class ProfileParameters(BaseModel):
     bank: BankName | None = Field(
         None, description="bank to read; left out: all that the key reads for a user, `default` for a name alone"
     )
-    history: bool = Field(False, description="whether each fact lists those that it replaced")
+    history: bool = Field(False, description="whether each fact lists those that it replaced, up to 63")
     limit: Limit = 200
+    cursor: Cursor = None
 
 
 class FactAnswer(WireModel):
@@ -75,24 +82,27 @@ class FactAnswer(WireModel):
     }
 
 
-class ProfileAnswer(WireModel):
-    """The profile of a person."""
+class ProfileAnswer(PageAnswer):
+    """A page of the profile of a person; facts are in the order of their ids, subjects and keys."""
 
     names: list[str] = Field(description="names of the person")
     facts: list[FactAnswer] = Field(description="facts of the person")
     beside: list[CooccurringEntity] = Field(description="people and things that occur together with the person")
-    whole: bool = Field(description="false where there is more than was asked for")
+    whole: bool = Field(description="false where more facts follow")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "names": ["Ana"],
         "facts": [FactAnswer.EXAMPLE],
         "beside": [{"name": "Hotel Avenida", "kind": "place", "units": 2}],
         "whole": True,
+        **PageAnswer.EXAMPLE,
     }
 
 
-async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters) -> Person:
-    """Return a person's profile. A user's key can ask for its own user, and by name in a bank it reaches.
+async def read_profile(
+    persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters
+) -> tuple[Person, Page[Identity]]:
+    """Return a page of a person's profile. A user's key can ask for its own user, and by name in a bank it reaches.
 
     Raises Invalid where no person is named, PermissionDenied.
     """
@@ -103,18 +113,30 @@ async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: Prof
         resolve_speaker(grant, user)
     bank = asked.bank or (None if user else DEFAULT_BANK)
     names = listable_names(grant) if bank is None else [await resolve_bank(banks, grant, bank)]
-    return await persons.of(
-        grant.host_id, grant.space, PersonKey(user, asked.name), banks=names, history=asked.history, limit=asked.limit
+    scope = "\0".join(map(str, (user, asked.name, asked.bank, asked.history)))
+    after = FACTS.open(grant.host_id, scope, asked.cursor)
+    person = await persons.of(
+        grant.host_id,
+        grant.space,
+        PersonKey(user, asked.name),
+        banks=names,
+        history=asked.history,
+        limit=asked.limit,
+        after=None if after is None else Identity(*after),
     )
+    last = [] if person.last is None else [person.last]
+    return person, FACTS.end(grant.host_id, scope, PageRows(last, more=bool(last)))
 
 
-def as_json(person: Person) -> dict[str, Any]:
-    """Return the API's JSON of a profile."""
+def as_json(person: Person, page: Page[Identity]) -> dict[str, Any]:
+    """Return the API's JSON of a page of a profile."""
     return {
         "names": list(person.names),
         "facts": [_fact_json(one) for one in person.facts],
         "beside": list(person.beside),
-        "whole": person.whole,
+        "whole": person.last is None,
+        "cursor": page.cursor,
+        "has_more": page.cursor is not None,
     }
 
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
     join,
     or_,
     select,
+    tuple_,
     union,
     union_all,
 )
@@ -35,6 +36,8 @@ from store.sql_constants import ONE, inline
 
 #: Events of a user that are looked through for the banks where turns of theirs may wait.
 NEWEST_EVENTS = 500
+#: The most values of one fact in a bank, the newest: those that hold, and with `history` those that they replaced.
+MOST_VALUES = 64
 
 _HOST, _NAME = bindparam("host", type_=Uuid), func.afterturn.folded(bindparam("name", type_=Text))
 _SUBJECTS = bindparam("subjects", type_=ARRAY(Text))
@@ -130,11 +133,30 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
         .cte("stated")
         .prefix_with("materialized")
     )
+    # Pages are of whole facts, with their history: in the order of their identities' code points, as Python has it.
+    identity = [stated.c[name].collate("C") for name in ("fact_id", "subject", "key")]
+    after = [bindparam(f"after_{name}", type_=Text) for name in ("fact_id", "subject", "key")]
+    page = (
+        select(*(stated.c[name] for name in ("fact_id", "subject", "key")))
+        .group_by(*(stated.c[name] for name in ("fact_id", "subject", "key")))
+        .where(or_(after[0].is_(None), tuple_(*identity) > tuple_(*after)))
+        .order_by(*identity)
+        .limit(bindparam("limit", type_=Integer))
+        .cte("page")
+        .prefix_with("materialized")
+    )
+    same = [stated.c[name] for name in ("bank_id", "fact_id", "subject", "key")]
+    newest = func.row_number().over(partition_by=same, order_by=stated.c.valid_to.desc().nulls_first())
+    shown = (
+        select(stated, newest.label("nth"))
+        .join(page, and_(*(page.c[name] == stated.c[name] for name in ("fact_id", "subject", "key"))))
+        .subquery("shown")
+    )
     told = UNIT.alias("told")
     of_fact = told.c["metadata"]
     return (
         select(
-            stated,
+            shown,
             of_fact["subject"].astext.label("name"),
             of_fact["key"].astext.label("shown_key"),
             of_fact["value"].astext.label("shown_value"),
@@ -142,15 +164,11 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
             *(told.c[name] for name in ("content", "session_name", "turn_name", "event_date", "source_memory_ids")),
         )
         .join_from(
-            stated,
+            shown,
             told,
-            and_(told.c.host_id == _HOST, told.c.bank_id == stated.c.bank_id, told.c.unit_id == stated.c.unit_id),
+            and_(told.c.host_id == _HOST, told.c.bank_id == shown.c.bank_id, told.c.unit_id == shown.c.unit_id),
         )
-        .order_by(
-            stated.c.valid_to.is_not(None),
-            *(stated.c[name] for name in ("fact_id", "subject", "key", "since", "unit_id")),
-        )
-        .limit(bindparam("limit", type_=Integer))
+        .where(shown.c.nth <= inline(MOST_VALUES))
     )
 
 

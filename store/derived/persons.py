@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Row
@@ -75,12 +75,15 @@ class CooccurringEntity:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person's profile; `names` are those that the facts were stated under; `whole`: no fact was left out."""
+    """A page of a person's profile; `names` are those that its facts were stated under.
+
+    `last` is the identity that the page ends with; None where no fact follows it.
+    """
 
     names: tuple[str, ...] = field(repr=False)
     facts: tuple[PersonFact, ...]
     beside: tuple[CooccurringEntity, ...]
-    whole: bool
+    last: Identity | None
 
 
 class Persons:
@@ -91,11 +94,20 @@ class Persons:
         self._clock = clock
 
     async def of(
-        self, host: UUID, space: Space, key: PersonKey, *, banks: Sequence[str] | None, history: bool, limit: int
+        self,
+        host: UUID,
+        space: Space,
+        key: PersonKey,
+        *,
+        banks: Sequence[str] | None,
+        history: bool,
+        limit: int,
+        after: Identity | None = None,
     ) -> Person:
         """Return a person's profile from the banks of these whole names (None: all that a caller of `space` may see).
 
-        At most `limit` facts; with `history` also superseded ones, each under the fact that superseded it.
+        At most `limit` facts, in the order of their identities, those behind `after`; with `history` also superseded
+        ones, each under the fact that superseded it.
         """
         place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *scope_of(host, space)) as connection:
@@ -103,14 +115,38 @@ class Persons:
             seen = SEEN if user is None else SEEN_OF_USER
             said = await read_said_facts(connection, seen, place, self._database.retention, user=user)
             subjects = await _read_subjects(connection, place, key, said)
-            rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, key, subjects)
+            wanted = {**place, "history": history, "limit": limit + 1, **_name_place(after)}
+            rows = await _read_fact_rows(connection, wanted, key, subjects)
             stored = {row.unit_id for row in rows}
-            fresh = [_build_said(one) for one in said if _is_of(one, subjects) and one.unit_id not in stored]
-            facts = order_statements([*(_build_known(row) for row in rows[:limit]), *fresh], history=history)
+            waiting = (_build_said(one) for one in said if _is_of(one, subjects) and one.unit_id not in stored)
+            fresh = [one for one in waiting if after is None or one.identity > after]
+            page = _choose_page([*(_build_known(row) for row in rows), *fresh], limit)
+            facts = order_statements(page.statements, history=history)
             names = _read_names(rows, said, facts)
             beside = await _read_neighbours(connection, place, sorted({*subjects, *names}))
-        whole = len(rows) <= limit and len(facts) <= limit
-        return Person(tuple(sorted(set(names.values()))), tuple(facts[:limit]), beside, whole)
+        return Person(tuple(sorted(set(names.values()))), tuple(facts), beside, page.last)
+
+
+class _FactPage(NamedTuple):
+    """The statements of a page, and the identity that it ends with; None where no fact follows."""
+
+    statements: Sequence[PersonFact]
+    last: Identity | None
+
+
+def _choose_page(statements: Sequence[PersonFact], limit: int) -> _FactPage:
+    """Return the statements of the first `limit` identities."""
+    identities = sorted({one.identity for one in statements})
+    if len(identities) <= limit:
+        return _FactPage(statements, None)
+    kept = {*identities[:limit]}
+    return _FactPage([one for one in statements if one.identity in kept], identities[limit - 1])
+
+
+def _name_place(after: Identity | None) -> dict[str, str | None]:
+    """Return the parameters of the place behind which a page begins; null: at the beginning."""
+    names = ("fact_id", "subject", "key")
+    return {f"after_{name}": None if after is None else getattr(after, name) for name in names}
 
 
 def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:

@@ -12,7 +12,8 @@ class ProfileOptions(TypedDict, total=False):
     """Options of a profile: the person and the bank; without a person, a user's key asks about its own user.
 
     `user_id`: the user whose turns the facts come from, in all banks the key reaches or in `bank`; `name`: a person's
-    name in a bank; `history`: also superseded facts; `limit`: the most facts (1..1000).
+    name in a bank; `history`: also superseded facts; `limit`: the most facts (1..1000); `cursor`: that of the page
+    before.
     """
 
     user_id: str
@@ -20,6 +21,7 @@ class ProfileOptions(TypedDict, total=False):
     bank: str
     history: bool
     limit: int
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,16 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A person's facts and co-occurring entities; `raw` is the service's answer unchanged."""
+    """A page of a person's facts, and co-occurring entities; `raw` is the service's answer unchanged.
+
+    `cursor` asks for the next page; None on the last.
+    """
 
     names: tuple[str, ...] = field(repr=False)
     facts: tuple[Fact, ...]
     beside: tuple[str, ...] = field(repr=False)
     raw: Mapping[str, Any] = field(repr=False, compare=False)
+    cursor: str | None = None
 
     def __str__(self) -> str:
         """Return the facts to be read, a line each; `repr` shows none of them."""
@@ -72,6 +78,7 @@ def read_profile(value: object) -> Profile:
         tuple(_parse_fact(one) for one in fields.objects("facts")),
         tuple(one.text("name") for one in fields.objects("beside")),
         fields.values,
+        fields.maybe_text("cursor"),
     )
 
 

@@ -209,4 +209,5 @@ async def list_reflections(request: Request, call: TenantCall) -> Response:
     ),
 )
 async def get_profile(request: Request, call: TenantCall) -> Response:
-    return json_response(as_json(await call.memory.profile(call.grant, read_parameters(request, ProfileParameters))))
+    person, page = await call.memory.profile(call.grant, read_parameters(request, ProfileParameters))
+    return json_response(as_json(person, page))

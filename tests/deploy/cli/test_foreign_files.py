@@ -11,6 +11,7 @@ from afterturn_client.turns import Message
 from deploy.cli.chat import SessionChoice
 from deploy.cli.formats import Format, detect_format, parse_file
 from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
+from deploy.cli.whatsapp import DateOrder
 
 CANOE = "I sold the canoe"
 AT = "2024-05-05T10:00:00Z"
@@ -220,6 +221,35 @@ def test_a_chat_of_whatsapp_keeps_its_times_and_lines(chat: str, second: int) ->
     assert detect_format(text.encode()) is Format.WHATSAPP
     at = datetime(2023, 12, 24, 20, 16, second, tzinfo=UTC)
     assert said(text)[0] == [("user", "Kim", f"{CANOE}\nand it is gone", at)]
+
+
+@pytest.mark.parametrize(
+    "dates, given, months",
+    [
+        (("01/02/2026", "03/02/2026"), None, None),
+        (("01/02/2026", "03/02/2026"), DateOrder.DAY_FIRST, [2, 2]),
+        (("01/02/2026", "03/02/2026"), DateOrder.MONTH_FIRST, [1, 3]),
+        (("01/02/2026", "13/02/2026"), None, [2, 2]),
+        (("01/02/2026", "01/13/2026"), None, [1, 1]),
+        (("03/02/2026", "01/03/2026"), None, [2, 3]),
+        (("01/03/2026", "03/02/2026"), None, [1, 3]),
+        (("02/02/2026", "03/03/2026"), None, [2, 3]),
+        (("01.02.2026", "03.02.2026"), None, [2, 2]),
+        (("2026-01-02", "2026-02-03"), None, [1, 2]),
+    ],
+)
+def test_dates_of_whatsapp_are_read_as_the_file_shows_or_refused(
+    dates: tuple[str, str], given: DateOrder | None, months: list[int] | None
+) -> None:
+    text = "".join(f"{date}, 20:16 - Kim: hello {nth}\n" for nth, date in enumerate(dates))
+    found = list(parse_file(io.BytesIO(text.encode()), Format.WHATSAPP, SessionChoice("chat.txt"), dates=given))
+    if months is None:
+        [refused] = found
+        assert isinstance(refused, Unrecognised)
+        assert "--dates day-first" in refused.error
+        return
+    turns = [one.turn for one in found if isinstance(one, ParsedTurn)]
+    assert [said.timestamp.month for turn in turns for said in turn.messages] == months  # type: ignore[union-attr]
 
 
 OK = {"type": "text", "text": "ok"}

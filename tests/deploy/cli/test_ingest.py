@@ -363,6 +363,53 @@ def test_a_chat_whose_answer_was_changed_is_in_conflict(stacked: Stacked) -> Non
         assert (counts["accepted"], counts["conflicts"]) == expected
 
 
+def chat_of(*pairs: tuple[str, str]) -> str:
+    return json.dumps(
+        [
+            {"role": role, "content": text}
+            for pair in pairs
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize("earlier", [1, 2, 3])
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_the_same_question_anywhere_in_a_later_export_is_the_only_new_turn(
+    stacked: Stacked, earlier: int, place: int
+) -> None:
+    """Whose answer differs; messages have no ids and no times."""
+    before = [("hi", f"answer {nth}") for nth in range(earlier)] + [("bye", "see you")]
+    counts, _ = stacked.counted(stacked.write("chat.json", chat_of(*before)))
+    assert (counts["accepted"], counts["conflicts"]) == (earlier + 1, 0)
+    after = [*before]
+    after.insert(len(before) if place < 0 else place, ("hi", "another answer"))
+    for accepted in (1, 0):
+        counts, status = stacked.counted(stacked.write("chat.json", chat_of(*after)))
+        assert (counts["accepted"], counts["duplicates"], status) == (accepted, len(after) - accepted, 0)
+    stored = [json.loads(body)["messages"][1]["content"] for _at, body in stacked.double.turns.values()]
+    assert sorted(stored) == sorted(answer for _, answer in after)
+
+
+def test_turns_that_say_the_same_are_each_stored_in_their_place(stacked: Stacked) -> None:
+    said = [("hi", "hello"), ("one", "1"), ("hi", "hello"), ("two", "2"), ("hi", "again"), ("three", "3")]
+    for accepted in (len(said), 0):
+        counts, status = stacked.counted(stacked.write("chat.json", chat_of(*said)))
+        assert (counts["accepted"], counts["conflicts"], status) == (accepted, 0, 0)
+    stored = [tuple(m["content"] for m in json.loads(body)["messages"]) for _at, body in stacked.double.turns.values()]
+    assert stored == said
+
+
+def test_a_file_of_whatsapp_with_two_readings_is_refused_until_its_dates_are_told(stacked: Stacked) -> None:
+    file = stacked.write("chat.txt", "01/02/2026, 20:16 - Kim: hello\n03/02/2026, 20:16 - Bo: good morning\n")
+    refused = stacked.ingest(file)
+    assert refused.exit_code == 2
+    assert "--dates month-first" in refused.stderr
+    assert not stacked.double.turns
+    assert stacked.ingest(file, "--dates", "month-first").exit_code == 0
+    assert len(stacked.double.turns) == 2
+
+
 def test_a_file_that_was_erased_is_said_to_be_with_the_way_to_begin_anew(stacked: Stacked) -> None:
     erased = {"results": [{"ok": False, **refusal("TURN_ERASED", "this turn was erased")}] * 2}
     stacked.double.before = lambda seen: JSONResponse(erased) if seen.path == "/api/v1/turns:batch" else None

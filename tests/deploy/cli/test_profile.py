@@ -20,6 +20,8 @@ TOLD: dict[str, Any] = {
     "facts": [{**FACT, "history": [BEFORE]}],
     "beside": [{"name": "Bo", "kind": "person", "units": 4}],
     "whole": False,
+    "cursor": "next",
+    "has_more": True,
 }
 
 
@@ -41,7 +43,7 @@ def test_a_profile_says_since_when_and_from_where(server: Loopback, data: Path) 
     assert server.seen[0].params == {"name": "Ana", "history": "true", "limit": "200"}
     for told in ("Ana Lima", "Ana lives in Lisbon.", "stated in 2 turns", "default/s/t", "[b]Porto", "Bo (person, 4)"):
         assert told in result.stdout
-    assert "1 fact, more were left out" in result.stdout
+    assert "1 fact; more: --cursor next" in result.stdout
     assert "\x1b" not in result.stdout
 
 

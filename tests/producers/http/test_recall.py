@@ -18,6 +18,7 @@ from store.ledger.freshness import Freshness
 from store.ledger.stages import OWN
 from store.recall.recaller import ARMS
 from tests.producers.conftest import Tenant, World
+from tests.producers.words import WordEmbedder
 
 RECALL = "/api/v1/recall"
 JOBS = "/api/v1/recall/jobs"
@@ -334,19 +335,17 @@ async def test_an_unknown_unit_is_not_found(ana: Tenant, unit: str) -> None:
     assert (await ana.http.get(f"/api/v1/units/{unit}")).status_code == 404
 
 
-async def test_texts_that_had_no_vector_in_time_are_counted(ana: Tenant, world: World, turn: dict[str, Any]) -> None:
+async def test_texts_that_had_no_vector_in_time_are_counted(
+    ana: Tenant, turn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client tells it in a field of its own."""
     await remember(ana, turn)
     assert "unembedded" not in await recalled(ana)
-    recaller = world.recalls._recaller
-    with_room, recaller._settings = recaller._settings, recaller._settings.model_copy(update={"fresh_tail_ms": 0.0})
-    recaller._question_embedder._settings = recaller._settings
-    try:
-        for nth in range(40):
-            await remember(ana, turn, turn_id=f"more {nth}")
+    for nth in range(40):
+        await remember(ana, turn, turn_id=f"more {nth}")
+    with monkeypatch.context() as slow:
+        slow.setattr(WordEmbedder, "estimate_ms", lambda _, texts: 1000.0 * len(texts))
         answer = await recalled(ana)
-    finally:
-        recaller._settings = recaller._question_embedder._settings = with_room
     assert answer["unembedded"] > 0
     assert read_recall(answer).unembedded == answer["unembedded"]
     assert read_recall(await recalled(ana)).unembedded == 0

@@ -133,12 +133,23 @@ async def test_a_users_memory_is_one_across_banks_and_the_newest_value_holds(qui
     assert (await profile(host, user_id="nobody"))["facts"] == []
 
 
-async def test_what_is_cut_is_said(quiet: World) -> None:
+@pytest.mark.parametrize("worked", [True, False])
+async def test_facts_come_in_pages(quiet: World, *, worked: bool) -> None:
     ana = await quiet.tenant()
-    await say(ana, "I like jazz.", "I like tea.", "I like rain.", name="Ana")
-    await worked_through(quiet)
+    await say(ana, "I like jazz.", "I live in Bonn.", "I like tea.", "I live in Porto.", "I like rain.", name="Ana")
+    if worked:
+        await worked_through(quiet)
     found = await profile(ana, name="Ana", limit=2)
     assert (len(found["facts"]), found["whole"]) == (2, False)
+    pages = [found["facts"]]
+    while found["has_more"]:
+        found = await profile(ana, name="Ana", limit=2, cursor=found["cursor"])
+        pages.append(found["facts"])
+    whole = await profile(ana, name="Ana")
+    assert (whole["has_more"], whole["cursor"]) == (False, None)
+    assert [one for page in pages for one in page] == whole["facts"]
+    assert [len(page) for page in pages[:-1]] == [2] * (len(pages) - 1)
+    assert len(pages) >= 2
 
 
 def group(*said: tuple[str, str]) -> list[dict[str, str]]:
