@@ -71,6 +71,7 @@ class LocalEmbedder:
     name: str
     dimensions: int = _DIMENSIONS
     generation: int
+    understands: str = "english"
 
     def __init__(self, settings: EmbeddingSettings, cache: Path) -> None:
         """Keep the settings; `cache` is the folder in which the model's files are assembled."""

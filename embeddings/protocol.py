@@ -59,6 +59,16 @@ class ReadsSomeScripts(Protocol):
         ...
 
 
+@runtime_checkable
+class UnderstandsSomeLanguages(Protocol):
+    """An embedder whose model understands some languages only: texts in others are found by their words."""
+
+    @property
+    def understands(self) -> str:
+        """The languages, by their English names in lower case, such as `english`."""
+        ...
+
+
 class Reranker(Protocol):
     """A model that reads a question and a text together and scores how well the text answers it."""
 

@@ -29,7 +29,7 @@ from producers.service.wire import (
 from store.memory.directives import Directive
 from store.off_loop import run_off_loop
 from store.recall.printing import describe_directive, describe_unit
-from store.recall.query import About, Explanation, Recalled
+from store.recall.query import About, Evidence, Explanation, Recalled
 
 #: Most bytes of a direct answer, and of one that is stored in its job.
 MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
@@ -110,6 +110,11 @@ class EvidenceBlock(WireModel):
     )
     about: About | None = Field(
         description="if the question names one speaker: `other_speaker` if what others said fits better, else `named`"
+    )
+    understands: str | None = Field(
+        None,
+        description="the only languages that the sentence model knows, `english` for the bundled one: texts in others "
+        "are found by their words; left out: no such limit is known",
     )
 
 
@@ -248,7 +253,7 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
         "tokens": answer.tokens,
         "freshness": freshness_json(answer.freshly),
         "took_ms": round(answer.took_ms, 2),
-        "evidence": asdict(answer.evidence),
+        "evidence": _evidence_json(answer.evidence),
         "bank_known": answer.bank_known,
         **note,
     }
@@ -263,6 +268,14 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
     if answer.gateway is not None:
         value["gateway"] = _gateway_json(answer.gateway, len(answer.items) + 1)
     return orjson.dumps(value)
+
+
+def _evidence_json(evidence: Evidence) -> dict[str, Any]:
+    """Return the JSON of the flags; `understands` where it is known."""
+    flags = asdict(evidence)
+    if evidence.understands is None:
+        del flags["understands"]
+    return flags
 
 
 def freshness_json(freshly: AwaitedFreshness) -> dict[str, Any]:

@@ -138,12 +138,14 @@ class Evidence:
     """Flags of how likely an answer holds the information asked for; no unit is left out because of them.
 
     `top` is the best score (None: no unit was found), `on_topic` whether a unit reaches the floor by what it says
-    itself, `about` whether the best unit is by the one speaker that the question names.
+    itself, `about` whether the best unit is by the one speaker that the question names. `understands`: the only
+    languages that the sentence model knows; texts in others are found by their words.
     """
 
     top: float | None = None
     on_topic: bool = False
     about: About | None = None
+    understands: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

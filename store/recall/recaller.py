@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.prompt_tokens import ESTIMATE
-from embeddings.protocol import Embedder, Reranker, TokenCounter
+from embeddings.protocol import Embedder, Reranker, TokenCounter, UnderstandsSomeLanguages
 from store import identity
 from store.database import ONE_PLAN, Database
 from store.database_outage import is_statement_timeout, may_pass
@@ -87,6 +87,7 @@ class Recaller:
         self._arms = arms
         self._languages = Languages(database)
         self._question_embedder = QuestionEmbedder(embedder, settings, writeback)
+        self._understands = embedder.understands if isinstance(embedder, UnderstandsSomeLanguages) else None
         self._clock = clock
         self._counter = counter
         self._rerank_step = None if reranker is None else RerankStep(reranker, settings.rerank)
@@ -247,7 +248,8 @@ class Recaller:
         ]
         named = find_named_speakers(state.question, state.speakers)
         length = state.statistics.mean_length
-        return items, weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
+        flags = weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
+        return items, replace(flags, understands=self._understands)
 
     async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return the full texts of units that were ranked by the beginning of their text."""

@@ -162,12 +162,14 @@ class Evidence:
     """Whether the answer probably contains evidence: flags, which filter nothing.
 
     `top` is the best score, `on_topic` whether it is one that answers have. `about`, where the question names one
-    speaker: "other_speaker" if what others said fits better than the best of theirs.
+    speaker: "other_speaker" if what others said fits better than the best of theirs. `understands`: the only languages
+    that the sentence model knows ("english" for the bundled one), None where no such limit is known.
     """
 
     top: float | None = None
     on_topic: bool = True
     about: str | None = None
+    understands: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,7 @@ def _parse_evidence(fields: Fields) -> Evidence:
     told = fields.object("evidence")
     top = None if told.values.get("top") is None else told.real("top")
     about = None if told.values.get("about") is None else told.text("about")
-    return Evidence(top, told.flag("on_topic"), about)
+    return Evidence(top, told.flag("on_topic"), about, told.maybe_text("understands"))
 
 
 def read_language(value: object) -> BankLanguage:

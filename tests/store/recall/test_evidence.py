@@ -7,6 +7,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from embeddings.protocol import Embedder
 from store.memory.turns import NewMessage
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking
@@ -156,3 +157,11 @@ async def test_texts_that_the_model_cannot_read_count_by_their_words(
     assert right.degraded == wrong.degraded == ()
     assert [one.arms for one in right.items] == [("lexical",)]
     assert all(one.explain and one.explain.arms["dense"].score == 0 for one in (*right.items, *wrong.items))
+
+
+async def test_an_answer_says_that_the_bundled_model_understands_english_alone(memory: Memory, model: Embedder) -> None:
+    await memory.say("Der Zug hat Verspätung.")
+    memory.recaller = Recaller(memory.database, model, memory.settings)
+    assert (await memory.ask("Was ist mit dem Zug?")).evidence.understands == "english"
+    memory.recaller = None  # an embedder that does not say what its model understands
+    assert (await memory.ask("Was ist mit dem Zug?")).evidence.understands is None
