@@ -244,8 +244,9 @@ def parse_reply(call: ApiCall[T], reply: Reply, key: str) -> T | ApiError:
 
 def path_segment(name: str | UUID) -> str:
     """Return a name percent-encoded as one segment of a path, slashes and dot segments included."""
-    quoted = quote(check_text("an id in a path", str(name)), safe="", errors="replace")
-    return quoted.replace(".", "%2E") if not name.strip(".") else quoted
+    text = check_text("an id in a path", str(name) if isinstance(name, UUID) else name)
+    quoted = quote(text, safe="", errors="replace")
+    return quoted.replace(".", "%2E") if not text.strip(".") else quoted
 
 
 _UNREADABLE = object()
