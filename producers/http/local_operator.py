@@ -56,6 +56,6 @@ def open_local_routes(
     app = FastAPI(
         openapi_url=None, telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
     )
-    app.state.operations = Operations(database, clock, authenticator)
+    app.state.operations, app.state.console = Operations(database, clock, authenticator), None
     app.router.routes += operator.router.routes
     return LocalRoutes(app)
