@@ -10,7 +10,7 @@ from tests.store.conftest import NOON
 from tests.store.recall.conftest import Memory
 
 #: Conversations that are asked, and shares of their questions whose answer must stand among the first five.
-TALKS, TOLD, PUT_OUT = 3, 0.7, 1.0
+TALKS, TOLD, PUT_OUT = 3, 0.85, 1.0
 
 
 async def _measure_first_five(memory: Memory, talks: Sequence[Dialogue], *, output: bool, without: str = "") -> float:
@@ -31,6 +31,7 @@ async def test_what_was_told_is_not_crowded_out_by_what_tools_put_out(memory: Me
         for answer in await TurnStore(memory.database, lambda: NOON).append(memory.host, turns):
             assert isinstance(answer, Appended), answer
         await memory.embed_all(talk.name)
-    assert await _measure_first_five(memory, talks, output=False) >= TOLD
+    told = await _measure_first_five(memory, talks, output=False)
+    assert told >= TOLD
     assert await _measure_first_five(memory, talks, output=True) >= PUT_OUT
-    assert await _measure_first_five(memory, talks, output=False, without="tool output") < TOLD - 0.1
+    assert await _measure_first_five(memory, talks, output=False, without="tool output") <= told - 0.1
