@@ -111,7 +111,7 @@ class EvidenceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     floor: float = Field(
-        default=0.57,
+        default=0.63,
         ge=0,
         le=10,
         description="score of what a unit says itself, without session and recency, below which an answer is flagged "

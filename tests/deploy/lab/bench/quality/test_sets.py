@@ -6,8 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
-from deploy.cli.quality import QualityOptions
+from deploy.cli.quality import QualityOptions, build_gains_table
+from deploy.lab.bench.quality.figures import CategoryMeans
 from deploy.lab.bench.quality.material import UnreadableData
+from deploy.lab.bench.quality.run import QualityReport
 
 
 def _options(file: Path | None, kind: str, *more: str) -> QualityOptions:
@@ -25,6 +27,20 @@ def test_sets_are_the_file_and_those_added() -> None:
 def test_what_is_no_set_is_refused_with_the_formats(more: tuple[str, ...]) -> None:
     with pytest.raises(UnreadableData, match=r"--set F=FILE; F: locomo\|"):
         _options(None, "", *more).list_sets()
+
+
+def test_the_gain_of_a_rule_is_told_for_each_set_and_in_the_mean() -> None:
+    def report(with_it: float, without_it: float) -> QualityReport:
+        every, other = (CategoryMeans("all", 4, {"recall@10": mean}) for mean in (with_it, without_it))
+        return QualityReport(9, [every], {"speaker": [other]}, (), (), 0, p50_ms=1.0, p95_ms=2.0)
+
+    table = build_gains_table({"a": report(0.9, 0.8), "b": report(0.5, 0.52)})
+    assert [list(map(str, column.cells)) for column in table.columns] == [
+        ["speaker"],
+        ["+0.100"],
+        ["-0.020"],
+        ["+0.040"],
+    ]
 
 
 def test_the_command_says_what_it_needs() -> None:
