@@ -61,6 +61,11 @@ class RecalledUnit(WireModel):
         None,
         description="true where it no longer holds: its speaker said later what takes its place, a result before it",
     )
+    times: list[str] | None = Field(
+        None,
+        description="where the question asks when: days that its text names (`2026-03-02`), or the first and last of "
+        "several (`2026-03-02/2026-03-08`), reckoned from when it was said",
+    )
     turn_ids: list[str] | None = Field(
         None, description="the caller's own ids of all turns that say it, where they are several"
     )
@@ -319,6 +324,8 @@ def _result_json(item: Recalled, handle: int, *, explain: bool) -> Mapping[str, 
         result["cut"] = True
     if item.former:
         result["former"] = True
+    if item.times:
+        result["times"] = item.times
     if len(item.turn_names) > 1:
         result["turn_ids"] = item.turn_names
     if explain and item.explain is not None:

@@ -46,6 +46,7 @@ from store.recall.state import RecallState
 from store.recall.steps import StepTimer
 from store.recall.supersession import COMPARED, NEWER, find_successors, list_with_successors, put_newer_first
 from store.recall.time_arm import TimeArm
+from store.recall.told_times import resolve_times
 from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.languages import Languages
 from store.text.times import find_spans
@@ -165,6 +166,8 @@ class Recaller:
         printer = AnswerPrinter.of(query.form, best, merged=query.merged)
         left = None if room is None else room - standing
         kept, used = await cut_to_budget(best, left, weights, printer, self._counter)
+        if state.question.time_words:
+            kept = await run_off_loop(sum(len(one.text) for one in kept), _tell_times, kept)
         steps.done("budget")
         return RecallAnswer(
             kept,
@@ -271,6 +274,11 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
     """Return the ranking's settings with no more pinned units first than an answer of `k` has room for."""
     most = limit_pinned(k)
     return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
+
+
+def _tell_times(items: Sequence[Recalled]) -> tuple[Recalled, ...]:
+    """Return the items with the times that their texts name."""
+    return tuple(replace(item, times=resolve_times(item.text, item.occurred_at)) for item in items)
 
 
 def _end_answer(

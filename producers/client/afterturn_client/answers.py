@@ -117,7 +117,8 @@ class Recalled:
 
     `turn_ids`: all turns that say it, `turn_id` first. `confidence`: how sure a fact is, 0 to 1, where that is known.
     `handle`: the number of its line in the reference. `former`: it no longer holds, since its speaker said later what
-    takes its place.
+    takes its place. `times`: where the question asks when, the days that its text names ("2026-03-02", or the first and
+    the last: "2026-03-02/2026-03-08").
     """
 
     unit_id: str
@@ -136,6 +137,7 @@ class Recalled:
     confidence: float | None = None
     handle: int | None = None
     former: bool = False
+    times: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the unit to be read, on a line; `repr` does not show its text."""
@@ -396,4 +398,5 @@ def _parse_recalled(fields: Fields) -> Recalled:
         confidence=None if fields.values.get("confidence") is None else fields.real("confidence"),
         handle=fields.integer("handle") if fields.values.get("handle") is not None else None,
         former=fields.values.get("former") is True,
+        times=fields.texts("times"),
     )
