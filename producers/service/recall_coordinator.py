@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
+from afterturn_client.contract.freshness import UNWRITTEN, Freshness
 from afterturn_client.reference import FrameForm
 from pydantic import AfterValidator, Field, model_validator
 
@@ -34,7 +35,7 @@ from store import identity
 from store.concurrent_calls import gather_or_cancel
 from store.database import Database
 from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
-from store.ledger.freshness import Freshness, Waiter, fetch_freshness, merge_freshness
+from store.ledger.freshness import Waiter, fetch_freshness, merge_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
 from store.recall.budget import fit_with_pins
@@ -230,15 +231,6 @@ class RecallJobRequest(RecallBody):
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitedFreshness:
-    """A bank's freshness; `met`: whether the awaited position was reached; the wait in milliseconds."""
-
-    freshness: Freshness
-    waited_ms: int
-    met: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RecallResult:
     """Recalled units, best first; `took_ms` excludes waiting; `trace`: its steps, shown with `explain`.
 
@@ -249,7 +241,7 @@ class RecallResult:
     """
 
     items: Sequence[Recalled]
-    freshly: AwaitedFreshness
+    freshly: Freshness
     took_ms: float
     explain: bool = False
     gateway: GatewayFinding | None = None
@@ -333,7 +325,7 @@ class RecallCoordinator:
         Raises PositionBeyondLog.
         """
         if not banks:
-            return RecallResult((), AwaitedFreshness(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
+            return RecallResult((), UNWRITTEN, 0.0)
         return await self._answer_locally(host, body, banks)
 
     async def _search_banks(
@@ -377,7 +369,7 @@ class RecallCoordinator:
             self._search_banks(host, query, banks, recaller) if banks else self.search_bank(host, query, recaller)
         )
         took = (time.perf_counter() - begin) * 1000
-        freshly = AwaitedFreshness(found.freshness, waited, met)
+        freshly = replace(found.freshness, waited_ms=waited, met=met)
         return RecallResult(
             found.items,
             freshly,
@@ -395,11 +387,11 @@ class RecallCoordinator:
 
     async def ask(
         self, host: UUID, query: RecallQuery, min_position: int | None, wait_ms: int
-    ) -> tuple[RecallAnswer, AwaitedFreshness]:
+    ) -> tuple[RecallAnswer, Freshness]:
         """Wait until a position is shown, then return the store's answer. Raises PositionBeyondLog."""
         recaller, waited, met = await self._choose_reader(host, min_position, wait_ms)
         found = await self.search_bank(host, query, recaller)
-        return found, AwaitedFreshness(found.freshness, waited, met)
+        return found, replace(found.freshness, waited_ms=waited, met=met)
 
     async def _choose_reader(
         self, host: UUID, min_position: int | None, wait_ms: int
@@ -443,13 +435,13 @@ class RecallCoordinator:
         metrics.REPLICA_RECALLS.labels("answered").inc()
         return answer
 
-    async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> AwaitedFreshness:
+    async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> Freshness:
         """Return a bank's freshness, once all stages passed `position` or the wait is over."""
         start = time.perf_counter()
         bank_id = identity.bank_id(host, bank)
         met = position is None or await self._waiter.passed(host, bank_id, position, wait_ms)
         waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
-        return AwaitedFreshness(await fetch_freshness(self._database, host, bank_id), waited, met)
+        return replace(await fetch_freshness(self._database, host, bank_id), waited_ms=waited, met=met)
 
 
 def _merge_items(items: Sequence[Recalled], k: int) -> list[Recalled]:

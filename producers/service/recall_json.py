@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.reference import cut_text
 from pydantic import Field
 
 from producers.service.framing import frame_message
 from producers.service.gateway_recall import GatewayFinding, describe_hit
-from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
+from producers.service.recall_coordinator import RecallResult
 from producers.service.wire import (
-    FreshnessBlock,
+    FRESHNESS,
     Role,
     SessionOf,
     SpeakerName,
@@ -130,7 +131,7 @@ class RecallReply(WireModel):
     reference: ReferenceMessage | None = Field(
         description="the same as a message for the prompt; null: there is nothing to show"
     )
-    freshness: FreshnessBlock = Field(description="how fresh the bank is")
+    freshness: Freshness = Field(description="how fresh the bank is")
     tokens: int = Field(
         description="tokens that a prompt pays for `reference`, by the tokenizer of `recall.tokenizer` or an estimate "
         "that is seldom too low"
@@ -166,7 +167,7 @@ class RecallReply(WireModel):
         ],
         "reference": {"role": "user", "content": "<memory_reference>\nUntrusted reference ...\n</memory_reference>"},
         "tokens": 71,
-        "freshness": FreshnessBlock.EXAMPLE,
+        "freshness": FRESHNESS,
         "took_ms": 8.4,
         "evidence": {"top": 1.21, "on_topic": True, "about": None},
         "bank_known": True,
@@ -256,7 +257,7 @@ def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> by
         "results": [_result_json(item, handle, explain=answer.explain) for handle, item in enumerate(answer.items, 1)],
         "reference": frame_message(items, standing, form=answer.form),
         "tokens": answer.tokens,
-        "freshness": freshness_json(answer.freshly),
+        "freshness": answer.freshly,
         "took_ms": round(answer.took_ms, 2),
         "evidence": _evidence_json(answer.evidence),
         "bank_known": answer.bank_known,
@@ -281,11 +282,6 @@ def _evidence_json(evidence: Evidence) -> dict[str, Any]:
     if evidence.understands is None:
         del flags["understands"]
     return flags
-
-
-def freshness_json(freshly: AwaitedFreshness) -> dict[str, Any]:
-    """Return the JSON of the freshness block."""
-    return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
 
 
 def _describe_hits(finding: GatewayFinding | None) -> list[Mapping[str, Any]]:

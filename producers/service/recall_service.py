@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.contract.freshness import Freshness
+
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, reaches_bank, resolve_speaker
@@ -13,7 +15,7 @@ from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.gateway_calls import SearchBody, build_answer, build_query
 from producers.service.load_shedding import Shed
-from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallJobBody, RecallResult
+from producers.service.recall_coordinator import RecallBody, RecallJobBody, RecallResult
 from producers.settings import ApiSettings
 from store.errors import NotFound
 from store.ledger.freshness import compute_poll_delay
@@ -115,9 +117,7 @@ class RecallService:
             )
         return build_answer(body, found.items if found else ())
 
-    async def freshness(
-        self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0
-    ) -> AwaitedFreshness:
+    async def freshness(self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0) -> Freshness:
         """Return a bank's freshness; with a position, wait until all stages passed it or the time is up.
 
         Raises PermissionDenied, PositionBeyondLog.

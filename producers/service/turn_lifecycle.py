@@ -7,11 +7,12 @@ and the session's history alone.
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.prompt_questions import shorten_question
 
 from embeddings.protocol import TokenCounter
@@ -25,8 +26,7 @@ from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import NAME_BYTES
 from producers.service.intake import Intake, time_call
-from producers.service.recall_coordinator import MAX_QUERY_BYTES, AwaitedFreshness
-from producers.service.recall_json import freshness_json
+from producers.service.recall_coordinator import MAX_QUERY_BYTES
 from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
@@ -71,7 +71,7 @@ class TurnLifecycle:
         """Store a completed turn as `keep_turn` does, and return its answer, with how fresh the bank is."""
         kept = await self.keep_turn(grant, asked)
         fresh = await self._dependencies.recall_coordinator.freshness(grant.host_id, kept.bank, None, 0)
-        return {"ok": True, "project": kept.project, "position": kept.position, "freshness": freshness_json(fresh)}
+        return {"ok": True, "project": kept.project, "position": kept.position, "freshness": asdict(fresh)}
 
     async def keep_turn(self, grant: Grant, asked: Any, offered_at: datetime | None = None) -> "KeptTurn":
         """Store a completed turn: durable and readable when this returns; the same request again changes nothing.
@@ -133,7 +133,7 @@ class TurnLifecycle:
             return (yield from _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok, counter))
 
         answer = await run_steps_off_loop(_estimate_effort(kept, [*history, *current]), assemble())
-        return answer | {"position": fresh.freshness.position, "freshness": freshness_json(fresh)}
+        return answer | {"position": fresh.position, "freshness": asdict(fresh)}
 
     async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
         size = measure_value([body.conversation_items, body.input_items, body.output_items])
@@ -164,7 +164,7 @@ class TurnLifecycle:
 
     async def _read_all(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
-    ) -> tuple[tuple[RecallAnswer, AwaitedFreshness], "_Session"]:
+    ) -> tuple[tuple[RecallAnswer, Freshness], "_Session"]:
         """Return the recall's answer, and the session's history and facts, read in parallel.
 
         With `min_position` they are read one after the other, so that the history includes that position, too.
@@ -177,7 +177,7 @@ class TurnLifecycle:
 
     async def _recall(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
-    ) -> tuple[RecallAnswer, AwaitedFreshness]:
+    ) -> tuple[RecallAnswer, Freshness]:
         asked = RecallQuery(
             bank=bank,
             text=shorten_question(query) if query.strip() else body.turn_id,

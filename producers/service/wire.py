@@ -53,23 +53,13 @@ class Done(WireModel):
     ok: Literal[True] = Field(description="always true")
 
 
-class FreshnessBlock(WireModel):
-    """The log position up to which each stage of the bank is complete."""
-
-    position: int = Field(description="the bank's highest position that this answer shows")
-    embedded: int = Field(description="position up to which every text has its vector")
-    extracted: int = Field(description="position up to which names, dates and facts are extracted")
-    projected: int = Field(description="position up to which counts, facts in time and reflections are made")
-    pending: int = Field(description="undone rows of extraction, embedding and projection")
-    waited_ms: int = Field(description="milliseconds that the call waited for the position it asked for")
-    met: bool = Field(description="whether that position was reached; true where none was asked for")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "position": 42,
-        "embedded": 42,
-        "extracted": 41,
-        "projected": 41,
-        "pending": 2,
-        "waited_ms": 0,
-        "met": True,
-    }
+#: A bank's freshness, for examples.
+FRESHNESS: Mapping[str, Any] = {
+    "position": 42,
+    "embedded": 42,
+    "extracted": 41,
+    "projected": 41,
+    "pending": 2,
+    "waited_ms": 0,
+    "met": True,
+}

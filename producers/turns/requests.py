@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.reference import FrameForm
 from pydantic import ConfigDict, Field
 
@@ -20,7 +21,7 @@ from producers.service.fields import (
     WaitMs,
     session_name,
 )
-from producers.service.wire import Done, FreshnessBlock, WireModel, WritePosition
+from producers.service.wire import FRESHNESS, Done, WireModel, WritePosition
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
 from store.log.storable import check_text
@@ -128,7 +129,7 @@ class BeforeTurnAnswer(PreparedTurn):
     """The model's input, with its freshness."""
 
     position: int = Field(description="the bank's highest position in the event log that this answer shows")
-    freshness: FreshnessBlock = Field(description="how fresh the bank is")
+    freshness: Freshness = Field(description="how fresh the bank is")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "project": "default",
@@ -137,7 +138,7 @@ class BeforeTurnAnswer(PreparedTurn):
         "recall_insight_ids": [],
         "context_token_count": 12,
         "position": 42,
-        "freshness": FreshnessBlock.EXAMPLE,
+        "freshness": FRESHNESS,
     }
 
 
@@ -151,13 +152,13 @@ class AfterTurnAnswer(KeptTurn):
     """The turn is durable, with how fresh its bank is."""
 
     position: WritePosition
-    freshness: FreshnessBlock = Field(description="how fresh the bank is")
+    freshness: Freshness = Field(description="how fresh the bank is")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "ok": True,
         "project": "default",
         "position": 42,
-        "freshness": FreshnessBlock.EXAMPLE,
+        "freshness": FRESHNESS,
     }
 
 

@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.freshness import Freshness
 from sqlalchemy import Row, bindparam, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,34 +36,19 @@ SHOWS = select(
 ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """Positions of one bank.
-
-    `position`: the highest this read shows, of a turn or of a change that waits for a stage. `embedded`, `extracted`,
-    `projected`: up to where no row of that stage is undone, and no text lacks a vector of the live model. `pending`:
-    undone rows of all our own stages; very many are counted while a read goes on.
-    """
-
-    position: int
-    embedded: int
-    extracted: int
-    projected: int
-    pending: int
-
-    def without_vector_at(self, position: int | None) -> "Freshness":
-        """Return the freshness of a bank whose first text without a vector of the live model has this position."""
-        return self if position is None else replace(self, embedded=min(self.embedded, position - 1))
+def lower_embedded(freshness: Freshness, position: int | None) -> Freshness:
+    """Return the freshness of a bank whose first text without a vector of the live model has this position."""
+    return freshness if position is None else replace(freshness, embedded=min(freshness.embedded, position - 1))
 
 
 def merge_freshness(of: Sequence[Freshness]) -> Freshness:
     """Return the freshness of several banks: the highest position, each stage's lowest progress, all undone rows."""
     return Freshness(
-        max(one.position for one in of),
-        min(one.embedded for one in of),
-        min(one.extracted for one in of),
-        min(one.projected for one in of),
-        sum(one.pending for one in of),
+        position=max(one.position for one in of),
+        embedded=min(one.embedded for one in of),
+        extracted=min(one.extracted for one in of),
+        projected=min(one.projected for one in of),
+        pending=sum(one.pending for one in of),
     )
 
 
@@ -84,7 +70,13 @@ def build_freshness(row: Row[Any] | DriverRow) -> Freshness:
 
 def _build_freshness(shown: int, first_undone: str, pending: int) -> Freshness:
     passed = _find_passed(shown, orjson.loads(first_undone))
-    return Freshness(shown, passed[Stage.EMBEDDING], passed[Stage.EXTRACTION], passed[Stage.PROJECTION], pending)
+    return Freshness(
+        position=shown,
+        embedded=passed[Stage.EMBEDDING],
+        extracted=passed[Stage.EXTRACTION],
+        projected=passed[Stage.PROJECTION],
+        pending=pending,
+    )
 
 
 def _find_passed(shown: int, first_undone: Mapping[str, int]) -> dict[str, int]:

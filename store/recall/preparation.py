@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import DriverRow, fetch_rows
-from store.ledger.freshness import IN_PASSING, build_freshness, read_freshness
+from store.ledger.freshness import IN_PASSING, build_freshness, lower_embedded, read_freshness
 from store.memory.directives import Directive
 from store.off_loop import run_off_loop
 from store.recall import filters
@@ -60,7 +60,8 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     if row.units is None:
         state.freshness = await read_freshness(connection, state.host, state.bank)
         return False
-    state.freshness, state.more_pending = build_freshness(row).without_vector_at(row.without_vector), row.more_pending
+    state.freshness = lower_embedded(build_freshness(row), row.without_vector)
+    state.more_pending = row.more_pending
     state.speakers, frequency, state.pending_postings = _of_words(row)
     if by_name and (names := await resolve_names(connection, state, frequency)):
         renamed = rename_speakers(question.text, names)

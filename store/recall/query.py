@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.reference import FrameForm
 
-from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
 
 #: Most units of an answer.

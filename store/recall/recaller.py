@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
 
+from afterturn_client.contract.freshness import Freshness
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.prompt_tokens import ESTIMATE
@@ -15,7 +16,7 @@ from store import identity
 from store.database import ONE_PLAN, Database
 from store.database_outage import is_statement_timeout, may_pass
 from store.derived.persons import parse_confidence
-from store.ledger.freshness import Freshness, read_freshness
+from store.ledger.freshness import read_freshness
 from store.memory.reflections import KIND
 from store.off_loop import run_off_loop
 from store.recall import filters

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+from afterturn_client.contract.freshness import UNWRITTEN, Freshness
 from numpy.typing import NDArray
 
-from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
 from store.recall.as_of import EarlierText
 from store.recall.deduplication import RecentMessages
@@ -27,7 +27,7 @@ from store.text.times import TimeSpan
 #: Mean length of a bank's units, in words, before the projection stage has counted them.
 DEFAULT_MEAN_LENGTH = 12.0
 _USUAL_RETENTION = FactRetention()
-_UNREAD, _UNCOUNTED = Freshness(0, 0, 0, 0, 0), Statistics(1, DEFAULT_MEAN_LENGTH, {})
+_UNREAD, _UNCOUNTED = UNWRITTEN, Statistics(1, DEFAULT_MEAN_LENGTH, {})
 
 
 @dataclass(frozen=True, slots=True)

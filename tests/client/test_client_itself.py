@@ -60,7 +60,8 @@ def test_a_key_goes_over_https_and_to_this_machine(twin: Twin, url: str) -> None
 def test_reprs_show_neither_key_nor_text(twin: Twin) -> None:
     client = twin.client("http://127.0.0.1:9", bank="b")
     turn = NewTurn("s", [Message("user", TEXT)], metadata={"note": TEXT})
-    answer = module.RecallAnswer((), {"content": TEXT}, module.Freshness(1, 1, 1, 1, 0), 1.0, {"results": [TEXT]})
+    fresh = module.Freshness(position=1, embedded=1, extracted=1, projected=1, pending=0)
+    answer = module.RecallAnswer((), {"content": TEXT}, fresh, 1.0, {"results": [TEXT]})
     shown = repr(client) + str(client) + repr(turn) + repr(answer) + repr(Message("user", TEXT))
     assert KEY not in shown
     assert TEXT not in shown

@@ -18,7 +18,7 @@ from tests.patience import PATIENCE_S
 KEY = "at_distinctive-key-1b7f"
 TEXT = "the heron kept the blue ledger"
 QUICK = RetryPolicy(pauses_s=(0.01, 0.01, 0.01, 0.01))
-FRESH = {"position": 9, "embedded": 8, "extracted": 7, "projected": 6, "pending": 5, "waited_ms": 1.5, "met": True}
+FRESH = {"position": 9, "embedded": 8, "extracted": 7, "projected": 6, "pending": 5, "waited_ms": 2, "met": True}
 RECALLED = {
     "unit_id": "u1",
     "kind": "experience",

@@ -7,7 +7,7 @@ FAULTS = (
         law="L6",
         fault="a question across no banks tells how fresh the bank is that it names",
         file="producers/service/recall_coordinator.py",
-        before="            return RecallResult((), AwaitedFreshness(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)\n",
+        before="            return RecallResult((), UNWRITTEN, 0.0)\n",
         after="            return await self._answer_nothing(host, body)\n",
         held_by="tests/producers/service/test_scopes.py",
         tests=("test_a_user_without_banks_is_told_nothing_of_the_bank_a_question_across_banks_names",),

@@ -8,9 +8,10 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from afterturn_client.contract.freshness import UNWRITTEN
 
 from producers.service.recall_coordinator import RecallCoordinator
-from store.ledger.freshness import Freshness, Waiter
+from store.ledger.freshness import Waiter
 from store.ledger.stages import READY_AT_ONCE, Stage
 from store.recall.jobs import RecallJobs
 from store.recall.query import RecallAnswer, RecallQuery
@@ -53,7 +54,7 @@ class Answers:
             await self.may_end.wait()
         if self.error is not None:
             raise self.error
-        return RecallAnswer((), Freshness(0, 0, 0, 0, 0))
+        return RecallAnswer((), UNWRITTEN)
 
 
 def sweeper(world: World, recorded: Recorded) -> Sweeper:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError
 from afterturn_client.reading import Fields, read_shape, show_line
@@ -93,22 +94,6 @@ class TurnStatus:
     def settled(self) -> bool:
         """Whether no stage is pending or running any more."""
         return all(stage.status not in {"pending", "running"} for stage in self.stages.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """The log position up to which each stage of the bank is complete; `pending`: undone rows.
-
-    `waited_ms` and `met` answer the call's own `min_position` or `position`.
-    """
-
-    position: int
-    embedded: int
-    extracted: int
-    projected: int
-    pending: int
-    waited_ms: float = 0.0
-    met: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +249,7 @@ def read_turn_status(value: object) -> TurnStatus:
 
 def read_freshness(value: object) -> Freshness:
     """Read a freshness block."""
-    return _parse_freshness(Fields.of(value, "freshness"))
+    return read_shape(Freshness, value)
 
 
 def read_recall(value: object) -> RecallAnswer:
@@ -277,7 +262,7 @@ def read_recall(value: object) -> RecallAnswer:
     return RecallAnswer(
         tuple(_parse_recalled(one) for one in fields.objects("results")),
         reference,
-        _parse_freshness(fields.object("freshness")),
+        read_shape(Freshness, fields.values.get("freshness")),
         fields.real("took_ms"),
         fields.values,
         fields.texts("degraded"),
@@ -362,14 +347,6 @@ def _parse_message(fields: Fields) -> TurnMessage:
 def _parse_stage(fields: Fields) -> StageStatus:
     error = None if fields.values.get("error") is None else fields.object("error").values
     return StageStatus(fields.text("status"), fields.integer("attempts"), fields.maybe_moment("updated_at"), error)
-
-
-def _parse_freshness(fields: Fields) -> Freshness:
-    return Freshness(
-        *(fields.integer(name) for name in ("position", "embedded", "extracted", "projected", "pending")),
-        waited_ms=fields.real("waited_ms") if "waited_ms" in fields.values else 0.0,
-        met=fields.flag("met") if "met" in fields.values else True,
-    )
 
 
 def _parse_directive(fields: Fields) -> Directive:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from afterturn_client import answers
 from afterturn_client.arguments import check_text, check_texts
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError, InvalidAnswerError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
@@ -167,7 +168,7 @@ def cancel_recall(job_id: str, timeout_s: float) -> ApiCall[None]:
     )
 
 
-def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> ApiCall[answers.Freshness]:
+def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> ApiCall[Freshness]:
     """GET /api/v1/banks/{bank}/freshness."""
     params = {} if position is None else {"position": position, "wait_ms": wait_ms}
     path = f"/api/v1/banks/{path_segment(bank)}/freshness"

@@ -11,6 +11,7 @@ import httpx
 
 from afterturn_client import answers, calls, lists, memories
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
@@ -185,9 +186,7 @@ class AsyncAfterturn:
         """Delete a job and its answer. Raises NotFoundError."""
         await self._run(calls.cancel_recall(job_id, self._target.timeout_s))
 
-    async def freshness(
-        self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0
-    ) -> answers.Freshness:
+    async def freshness(self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0) -> Freshness:
         """Return the bank's freshness; with `position`, wait until all stages have passed it, at most `wait_ms`."""
         return await self._run(self._target.freshness(bank, position, wait_ms))
 
@@ -397,7 +396,7 @@ class Afterturn:
         """As AsyncAfterturn.cancel_recall."""
         self._run(calls.cancel_recall(job_id, self._target.timeout_s))
 
-    def freshness(self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0) -> answers.Freshness:
+    def freshness(self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0) -> Freshness:
         """As AsyncAfterturn.freshness."""
         return self._run(self._target.freshness(bank, position, wait_ms))
 

@@ -6,7 +6,6 @@ from afterturn_client.answers import (
     Document,
     DocumentPage,
     DocumentReceipt,
-    Freshness,
     Health,
     RecallAnswer,
     Recalled,
@@ -19,6 +18,7 @@ from afterturn_client.answers import (
     TurnStatus,
 )
 from afterturn_client.client import Afterturn, AsyncAfterturn
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import (
     AfterturnError,

@@ -10,6 +10,7 @@ import httpx
 from afterturn_client import answers, calls, lifecycle, memories
 from afterturn_client.arguments import check_name
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
@@ -164,7 +165,7 @@ class ServiceTarget:
         """Build the call that starts a recall job."""
         return calls.start_recall(query, self._completed(options), ttl_s, self.timeout_s)
 
-    def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> ApiCall[answers.Freshness]:
+    def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> ApiCall[Freshness]:
         """Build the call that reads a bank's freshness."""
         return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
 

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from afterturn_client.contract.freshness import Freshness
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import RecallCall, TenantCall
@@ -26,13 +27,11 @@ from producers.service.recall_json import (
     RecallJobAnswer,
     RecallReply,
     answer_as_json,
-    freshness_json,
 )
-from producers.service.wire import FreshnessBlock
 from store.errors import ErasedMeanwhile, NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob
 
-FRESH = {200: DescribedAnswer("the bank's freshness", (FreshnessBlock,))}
+FRESH = {200: DescribedAnswer("the bank's freshness", (Freshness,))}
 
 JobId = Annotated[str, describe_id("the recall job")]
 
@@ -136,9 +135,7 @@ async def get_freshness_by_query(request: Request, call: TenantCall) -> Response
 
 
 async def _answer_freshness(call: TenantCall, asked: BankFreshnessParameters) -> Response:
-    return json_response(
-        freshness_json(await call.memory.recalls.freshness(call.grant, asked.bank, asked.position, asked.wait_ms))
-    )
+    return json_response(await call.memory.recalls.freshness(call.grant, asked.bank, asked.position, asked.wait_ms))
 
 
 def _job_response(job: RecallJob) -> Response:

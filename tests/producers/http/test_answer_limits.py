@@ -7,15 +7,15 @@ from uuid import UUID, uuid4
 
 import orjson
 import pytest
+from afterturn_client.contract.freshness import Freshness
 from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.service.gateway_calls import SearchBody, build_answer
-from producers.service.recall_coordinator import AwaitedFreshness, RecallResult
+from producers.service.recall_coordinator import RecallResult
 from producers.service.recall_json import MOST_BYTES, as_json
 from producers.settings import ApiSettings
 from store.identity import host_id
-from store.ledger.freshness import Freshness
 from store.memory.directives import Directive
 from store.recall import candidates, jobs
 from store.recall.query import Recalled
@@ -24,7 +24,7 @@ from tests.servers import TestPostgres, TestValkey
 
 JOBS = "/api/v1/recall/jobs"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-FRESHLY = AwaitedFreshness(Freshness(1, 1, 1, 1, 0), 0, met=True)
+FRESHLY = Freshness(position=1, embedded=1, extracted=1, projected=1, pending=0)
 
 texts = st.lists(st.text('a<&"\\\x01é😀\u2028 ', max_size=400), max_size=8)
 

@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 import pytest
 from afterturn_client.answers import read_recall
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.reference import escape_line
 from prometheus_client import REGISTRY
 
 from producers.service.bodies import parse_body
-from producers.service.recall_coordinator import AwaitedFreshness, RecallBody, RecallResult
+from producers.service.recall_coordinator import RecallBody, RecallResult
 from producers.service.recall_json import as_json
 from store.identity import host_id
-from store.ledger.freshness import Freshness
 from store.ledger.stages import OWN
 from store.recall.recaller import ARMS
 from tests.producers.conftest import Tenant, World
@@ -55,7 +55,7 @@ async def test_a_turn_is_recalled_as_soon_as_it_is_acknowledged(ana: Tenant, tur
 
 
 async def test_a_part_that_did_not_answer_is_told_of() -> None:
-    freshly = AwaitedFreshness(Freshness(1, 1, 1, 1, 0), 0, met=True)
+    freshly = Freshness(position=1, embedded=1, extracted=1, projected=1, pending=0)
     whole, poorer = RecallResult((), freshly, 1.0), RecallResult((), freshly, 1.0, degraded=("rerank: late",))
     assert "degraded" not in orjson.loads(as_json(whole))
     assert orjson.loads(as_json(poorer))["degraded"] == ["rerank: late"]

@@ -5,12 +5,13 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from afterturn_client.contract.freshness import UNWRITTEN, Freshness
 from sqlalchemy import text
 
 from store import identity
 from store.database import Database
 from store.errors import PositionBeyondLog
-from store.ledger.freshness import Freshness, Waiter, fetch_freshness, read_freshness
+from store.ledger.freshness import Waiter, fetch_freshness, read_freshness
 from store.ledger.ledger import Ledger, Outcome, close_claim
 from store.ledger.stages import OWN, Stage
 from store.memory.turns import Appended, TurnStore
@@ -50,7 +51,7 @@ async def pass_stage(database: Database, stage: Stage) -> None:
 
 
 async def test_a_bank_nobody_wrote_to_is_all_zero(lonely: Database, host: UUID) -> None:
-    assert await read(lonely, host) == Freshness(0, 0, 0, 0, 0)
+    assert await read(lonely, host) == UNWRITTEN
 
 
 async def test_positions_follow_the_stages(lonely: Database, turns: TurnStore, host: UUID) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from afterturn_client.contract.freshness import UNWRITTEN
 
-from store.ledger.freshness import Freshness
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall import recaller
@@ -205,7 +205,7 @@ async def test_other_banks_are_not_searched(memory: Memory) -> None:
 async def test_a_bank_that_does_not_exist_gives_nothing_and_costs_no_embedding(memory: Memory) -> None:
     answer = await memory.ask("hello?", bank="nowhere")
     assert answer.items == ()
-    assert answer.freshness == Freshness(0, 0, 0, 0, 0)
+    assert answer.freshness == UNWRITTEN
     assert memory.embedder.heard == []
 
 
