@@ -1,5 +1,7 @@
 """Validity of facts: a fact holds until another value for its subject and key is said, or its own is denied.
 
+A fact of a kind that contradicts another (likes, dislikes) ends that as another value does.
+
 A fact is valid from when it was said; one that was said to be of a later time than its acceptance, from that.
 
 Facts of one moment (all of an imported history without times) follow in the order of their turns, not in the order in
@@ -7,8 +9,9 @@ which workers read these. No fact is rewritten: which fact supersedes another is
 after a fact is forgotten, the one before it holds again.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +52,9 @@ from store.sql_constants import ZERO, inline
 #: Facts of which a subject can have several at a time, such as likes. Their value is part of their key.
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
 
+#: Kinds of facts that contradict each other: of one key, the one that was said last holds.
+OPPOSITES: Mapping[str, str] = MappingProxyType({"user_like": "user_dislike", "user_dislike": "user_like"})
+
 #: The entry in the metadata of a fact's unit by which the fact is a denial.
 DENIED = "denied"
 #: What the tier adds to the score of a fact, by the contract of the turn tools; another tier is L2.
@@ -76,6 +82,7 @@ _ROW = (
 )
 #: The order in which facts of one identity follow each other.
 _IN_TIME = ("valid_from", "said", "position", "unit_id")
+_LINE = ("line", "subject", "key")
 
 
 def weigh_fact(tier: str, confidence: float) -> float:
@@ -92,6 +99,22 @@ def _weigh(metadata: ColumnElement[Any]) -> ColumnElement[Any]:
         else_=cast(inline(str(TIER_BONUS["L2"])), Double),
     )
     return sure + bonus
+
+
+def name_line(fact_id: str) -> str:
+    """Return the kind under which facts of a kind and of its opposite follow each other in time."""
+    return min(fact_id, OPPOSITES.get(fact_id, fact_id))
+
+
+def line_of(fact_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the expression of `name_line`."""
+    named = {inline(one): inline(name_line(one)) for one in OPPOSITES}
+    return case(*((fact_id == one, line) for one, line in named.items()), else_=fact_id)
+
+
+def opposite_of(fact_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the expression of the kind that contradicts a kind, null where there is none."""
+    return case(*((fact_id == inline(one), inline(other)) for one, other in OPPOSITES.items()))
 
 
 def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -153,7 +176,10 @@ def find_end(fact: FromClause, following: FromClause) -> tuple[ColumnElement[Any
 
 
 def divide_into_stretches(facts: FromClause, identity: Sequence[str]) -> FactStretches:
-    """Return expressions that order the facts of each identity in time and divide them into stretches."""
+    """Return expressions that order the facts of each identity in time and divide them into stretches.
+
+    `identity` names columns of `facts`, and `line`, under which kinds that contradict each other are one.
+    """
 
     def window(rows: FromClause) -> dict[str, Any]:
         return {
@@ -161,14 +187,16 @@ def divide_into_stretches(facts: FromClause, identity: Sequence[str]) -> FactStr
             "order_by": [rows.c[name] for name in _IN_TIME],
         }
 
-    count = func.sum(cast(~facts.c.denied, Integer)).over(**window(facts))
-    counted = select(facts, count.label("nth")).subquery("c")
+    told = facts.c.fact_id.concat(inline(" ")).concat(facts.c.value).label("told")
+    named = select(facts, line_of(facts.c.fact_id).label("line"), told).subquery("n")
+    count = func.sum(cast(~named.c.denied, Integer)).over(**window(named))
+    counted = select(named, count.label("nth")).subquery("c")
     # The value of the last statement, and whether a denial of it has followed.
     since = [*(counted.c[name] for name in identity), counted.c.nth]
-    holds = func.max(case((~counted.c.denied, counted.c.value))).over(partition_by=since)
+    holds = func.max(case((~counted.c.denied, counted.c.told))).over(partition_by=since)
     held = select(counted, holds.label("holds")).subquery("h")
     since = [*(held.c[name] for name in identity), held.c.nth]
-    ended = func.bool_or(and_(held.c.denied, held.c.value == held.c.holds)).over(
+    ended = func.bool_or(and_(held.c.denied, held.c.told == held.c.holds)).over(
         partition_by=since, order_by=[held.c[name] for name in _IN_TIME]
     )
     judged = select(held, func.coalesce(ended, false()).label("ended")).subquery("j")
@@ -238,9 +266,9 @@ def _line_up_identities() -> Update:
         .lateral("f")
     )
     of_asked = select(facts).join_from(asked, facts, true()).subquery("facts")
-    found = divide_into_stretches(of_asked, _IDENTITY)
+    found = divide_into_stretches(of_asked, _LINE)
     lined, begun = found.lined.alias("l"), found.begun.alias("b")
-    follows = and_(*(begun.c[name] == lined.c[name] for name in _IDENTITY), begun.c.stretch == lined.c.stretch + 1)
+    follows = and_(*(begun.c[name] == lined.c[name] for name in _LINE), begun.c.stretch == lined.c.stretch + 1)
     until, by = find_end(lined, begun)
     ends = (
         select(lined.c.unit_id, until.label("until"), by.label("next"))
@@ -269,6 +297,11 @@ class Identity:
     subject: str
     key: str
 
+    @property
+    def line(self) -> "Identity":
+        """The identity that is shared with facts that contradict it."""
+        return replace(self, fact_id=name_line(self.fact_id))
+
 
 async def refresh_facts(
     connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID], gone: Sequence[UUID]
@@ -290,10 +323,17 @@ async def rebuild_facts(connection: AsyncConnection, host: UUID, bank: UUID) -> 
 
 
 async def _line_up(connection: AsyncConnection, host: UUID, bank: UUID, touched: set[Identity]) -> list[Identity]:
-    identities = sorted(touched)
+    identities = add_opposites(touched)
     if identities:
         await connection.execute(LINE_UP, {"host": host, "bank": bank, **identity_columns(identities)})
     return identities
+
+
+def add_opposites(identities: Iterable[Identity]) -> list[Identity]:
+    """Return identities and those that contradict them, sorted."""
+    asked = set(identities)
+    opposite = {replace(one, fact_id=OPPOSITES[one.fact_id]) for one in asked if one.fact_id in OPPOSITES}
+    return sorted(asked | opposite)
 
 
 def identity_columns(identities: Sequence[Identity]) -> dict[str, list[str]]:

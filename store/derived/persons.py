@@ -171,7 +171,7 @@ def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list
             history=tuple(reversed(others)) if history else (),
         )
         found.append(merged)
-    return found
+    return sorted(found, key=lambda one: one.identity)
 
 
 def _end_denied(of_one: Sequence[PersonFact]) -> list[PersonFact]:
@@ -179,26 +179,30 @@ def _end_denied(of_one: Sequence[PersonFact]) -> list[PersonFact]:
     standing: list[PersonFact] = []
     for one in of_one:
         if one.denied:
-            standing = [
-                _as_replaced(other, one) if other.value.casefold() == one.value.casefold() else other
-                for other in standing
-            ]
+            last = max((other for other in standing if other.until is None), key=_sort_key, default=None)
+            if last is not None and _has_its_value(last, one):
+                standing = [_as_replaced(other, one) for other in standing]
         else:
             standing.append(one)
     return sorted(standing, key=_sort_key)
 
 
 def _identity_of(one: PersonFact) -> Identity:
-    return one.identity
+    return one.identity.line
 
 
 def _sort_key(one: PersonFact) -> tuple[Identity, bool, datetime, datetime, UUID]:
     """Return the sort key of statements: by identity, superseded ones before valid ones, the newest last."""
-    return one.identity, one.until is None, one.since, one.said_at, one.unit_id
+    return one.identity.line, one.until is None, one.since, one.said_at, one.unit_id
 
 
 def _says_same(one: PersonFact, now: PersonFact) -> bool:
-    return one.until is None and now.until is None and one.value.casefold() == now.value.casefold()
+    return one.until is None and now.until is None and _has_its_value(one, now)
+
+
+def _has_its_value(one: PersonFact, other: PersonFact) -> bool:
+    """Return whether two facts say the same, not one and its opposite."""
+    return one.identity == other.identity and one.value.casefold() == other.value.casefold()
 
 
 def _as_replaced(one: PersonFact, by: PersonFact) -> PersonFact:

@@ -6,7 +6,7 @@ user said without giving a name is left out where the speaker is known: nobody c
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -38,10 +38,12 @@ from sqlalchemy import (
     tuple_,
     union_all,
 )
+from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.expression import ColumnCollection
 from sqlalchemy.types import TypeEngine
 
-from store.derived.facts import Identity, weigh_fact
+from store.derived.facts import Identity, line_of, opposite_of, weigh_fact
 from store.derived.own_names import OWN_NAME
 from store.derived.said_facts import SaidFact
 from store.driver_rows import DriverRow, fetch_rows
@@ -137,17 +139,17 @@ _COLUMNS: Mapping[str, TypeEngine[Any]] = {
     "valid_from": TIME,
     "position": BigInteger(),
 }
-_IDENTITY = ("fact_id", "subject", "key")
 _FACT, _UNIT, _NAMED = FACT.alias("f"), UNIT.alias("u"), FACT.alias("n")
 _OWN, _NAMES, _PATTERNS = (bindparam(name, type_=ARRAY(Text)) for name in ("own", "names", "patterns"))
 # Users who state their names in waiting turns, and those of them whom the input names.
 _INTRODUCED, _CALLED = (bindparam(name, type_=ARRAY(Text)) for name in ("introduced", "called"))
 _NOW = bindparam("now", type_=TIME)
 _LIMIT = bindparam("most", type_=Integer)
-# Facts of waiting turns, as arrays.
+# Facts of waiting turns, as arrays; one that is `ended` was denied afterwards, and ended the facts before it.
+_SAID_COLUMNS: Mapping[str, TypeEngine[Any]] = {**_COLUMNS, "ended": Boolean()}
 _SAID = (
-    func.unnest(*(bindparam(f"said_{name}", type_=ARRAY(of)) for name, of in _COLUMNS.items()))
-    .table_valued(*(column(name, of) for name, of in _COLUMNS.items()))
+    func.unnest(*(bindparam(f"said_{name}", type_=ARRAY(of)) for name, of in _SAID_COLUMNS.items()))
+    .table_valued(*(column(name, of) for name, of in _SAID_COLUMNS.items()))
     .render_derived("s")
 )
 # Denials of waiting turns: each ends the fact of its identity and value.
@@ -212,16 +214,21 @@ def _gather(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
         return ~(subject == any_(_OWN)) & or_(~bindparam("is_known", type_=Boolean), _has_a_name(subject))
 
     pending = _find_pending()
-    identity, waits = tuple_(*(facts.c[name] for name in _IDENTITY)), pending.c
+    waits = pending.c
+
+    def line_up(of: ColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:
+        return line_of(of["fact_id"]), of["subject"], of["key"]
+
     held = select(*(facts.c[name] for name in _COLUMNS), false().label("waits")).where(
         in_bank(facts),
         facts.c.valid_to.is_(None),
         is_asked(facts.c.subject),
-        identity.not_in(select(*(waits[name] for name in _IDENTITY))),
+        tuple_(*line_up(facts.c)).not_in(select(*line_up(waits))),
         tuple_(*(facts.c[name] for name in _DENIED_COLUMNS)).not_in(select(_DENIED)),
         bank_lasts(),
     )
-    waiting = select(*(waits[name] for name in _COLUMNS), true().label("waits")).where(is_asked(waits.subject))
+    waiting = select(*(waits[name] for name in _COLUMNS), true().label("waits"))
+    waiting = waiting.where(~waits.ended, is_asked(waits.subject))
     newest_first = (facts.c.valid_from.desc(), facts.c.position.desc())
     newest = held.order_by(*newest_first).limit(inline(RANKED)).subquery("held")
     return select(union_all(select(newest), waiting).subquery("both"))
@@ -232,7 +239,12 @@ def _find_pending() -> CTE:
     # As a lookup for each waiting fact: a join would read all facts of the bank.
     same = (
         select(_FACT.c.valid_from, _FACT.c.position)
-        .where(in_bank(_FACT), _FACT.c.valid_to.is_(None), *(_FACT.c[name] == _SAID.c[name] for name in _IDENTITY))
+        .where(
+            in_bank(_FACT),
+            _FACT.c.valid_to.is_(None),
+            _FACT.c.fact_id == any_(array([_SAID.c.fact_id, opposite_of(_SAID.c.fact_id)])),
+            *(_FACT.c[name] == _SAID.c[name] for name in ("subject", "key")),
+        )
         .offset(ZERO)
         .lateral("same")
     )
@@ -342,36 +354,47 @@ async def read_ranked_facts(
     return [_build_fact(row, waiting.get(row.unit_id) if row.waits else None, names) for row in rows]
 
 
-def _settle(said: Sequence[SaidFact]) -> tuple[list[SaidFact], list[SaidFact]]:
-    """Return the last fact of each identity that waiting turns state and do not deny after it, and the denials."""
-    told, denied = dict[Identity, SaidFact](), list[SaidFact]()
+@dataclass(frozen=True, slots=True)
+class _SettledFact:
+    """The last fact of an identity that waiting turns state; `ended`: it was denied after it."""
+
+    said: SaidFact
+    ended: bool = False
+
+
+def _settle(said: Sequence[SaidFact]) -> tuple[list[_SettledFact], list[SaidFact]]:
+    """Return the last fact of each identity that waiting turns state, and the denials."""
+    told, denied = dict[Identity, _SettledFact](), list[SaidFact]()
     for one in sorted(said, key=lambda one: (one.said_at, one.said)):
+        line = one.identity.line
         if not one.fact.denied:
-            told[one.identity] = one
+            told[line] = _SettledFact(one)
             continue
         denied.append(one)
-        if one.identity in told and told[one.identity].value == one.value:
-            del told[one.identity]
+        last = told.get(line)
+        if last is not None and (last.said.identity, last.said.value) == (one.identity, one.value):
+            told[line] = replace(last, ended=True)
     return [*told.values()], denied
 
 
-def _as_arrays(said: Sequence[SaidFact], denied: Sequence[SaidFact]) -> dict[str, list[Any]]:
+def _as_arrays(told: Sequence[_SettledFact], denied: Sequence[SaidFact]) -> dict[str, list[Any]]:
     rows = [
         (
-            one.unit_id,
-            one.identity.subject,
-            one.identity.fact_id,
-            one.identity.key,
-            one.value,
-            weigh_fact(one.fact.tier.value, one.fact.confidence),
-            one.said_at,
-            one.said,
+            one.said.unit_id,
+            one.said.identity.subject,
+            one.said.identity.fact_id,
+            one.said.identity.key,
+            one.said.value,
+            weigh_fact(one.said.fact.tier.value, one.said.fact.confidence),
+            one.said.said_at,
+            one.said.said,
+            one.ended,
         )
-        for one in said
+        for one in told
     ]
-    columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
+    columns = zip(*rows, strict=True) if rows else [()] * len(_SAID_COLUMNS)
     return {
-        **{f"said_{name}": list(values) for name, values in zip(_COLUMNS, columns, strict=True)},
+        **{f"said_{name}": list(values) for name, values in zip(_SAID_COLUMNS, columns, strict=True)},
         "denied_fact_id": [one.identity.fact_id for one in denied],
         "denied_subject": [one.identity.subject for one in denied],
         "denied_key": [one.identity.key for one in denied],

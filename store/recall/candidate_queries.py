@@ -27,8 +27,9 @@ from sqlalchemy import (
     true,
     union,
 )
+from sqlalchemy.dialects.postgresql import array
 
-from store.derived.facts import DENIED
+from store.derived.facts import DENIED, opposite_of
 from store.recall.filters import AS_OF, KNOWN_AT, filter_conditions, happened_at
 from store.recall.pinned_arm import is_pinned
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance, select_vector
@@ -122,10 +123,10 @@ def _fact_holds(unit: FromClause) -> ColumnElement[bool]:
         .join_from(later, teller, and_(in_bank(teller), teller.c.unit_id == later.c.unit_id))
         .where(
             in_bank(later),
-            later.c.fact_id == fact.c.fact_id,
+            later.c.fact_id == any_(array([fact.c.fact_id, opposite_of(fact.c.fact_id)])),
             later.c.subject == fact.c.subject,
             later.c.key == fact.c.key,
-            or_(later.c.value != fact.c.value, later.c.denied),
+            or_(later.c.value != fact.c.value, later.c.fact_id != fact.c.fact_id, later.c.denied),
             later.c.valid_from >= fact.c.valid_to,
             later.c.valid_from <= by_then,
             teller.c.active,

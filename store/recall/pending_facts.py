@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Uuid, bindparam, column, exists, func, select, text, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.facts import Identity, identity_columns
+from store.derived.facts import Identity, add_opposites, identity_columns
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, analyse_fact, fact_metadata, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
 from store.off_loop import run_off_loop
@@ -74,7 +74,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     arguments = {**place, **wanted, "facts": [one.unit_id for one in found], "sources": [one.source for one in found]}
     written = {row.unit_id: row.is_written for row in await fetch_rows(connection, PASSING, arguments)}
     said = [one for one in found if one.unit_id in written]
-    identities = identity_columns(sorted({one.identity for one in said}))
+    identities = identity_columns(add_opposites(one.identity for one in said))
     moments = {"as_of": query.as_of, "known_at": query.known_at}
     in_line = await fetch_rows(connection, IN_LINE, {**place, **moments, **identities}) if said else []
     replaced = _find_replaced(in_line, said)
@@ -93,14 +93,14 @@ def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> fr
         ),
         *((one.identity, (one.said_at, one.said), one.value, one.unit_id, one.fact.denied) for one in said),
     ]
-    last = dict[Identity, str | None]()
+    last = dict[Identity, tuple[str, str] | None]()
     # The sort is stable: facts of one moment keep the order in which they were said.
     for of, _, value, _, denied in sorted(facts, key=itemgetter(1)):
         if not denied:
-            last[of] = value
-        elif last.get(of) == value:
-            last[of] = None
-    return frozenset(unit for of, _, value, unit, _ in facts if last.get(of) != value)
+            last[of.line] = of.fact_id, value
+        elif last.get(of.line) == (of.fact_id, value):
+            last[of.line] = None
+    return frozenset(unit for of, _, value, unit, _ in facts if last.get(of.line) != (of.fact_id, value))
 
 
 def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:

@@ -226,7 +226,7 @@ def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
 
 
 def _derive_facts() -> Select[*tuple[Any, ...]]:
-    identity = ("host_id", "bank_id", "fact_id", "subject", "key")
+    identity = ("host_id", "bank_id", "line", "subject", "key")
     found = divide_into_stretches(_select_fact_rows().subquery("facts"), identity)
     fact, begun = found.lined.alias("f"), found.begun.alias("b")
     columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from", "denied", "weight")

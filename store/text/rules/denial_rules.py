@@ -60,7 +60,8 @@ _DENIALS = (
         "user_home",
         "home",
         f"(?:i|we) {_NOT} live in|(?:i'm|i am|we're|we are) (?:not living|no longer(?: living)?) in"
-        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? moved (?:away from|out of)|(?:i|we) never lived in",
+        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? moved (?:away from|out of)|(?:i|we) never lived in"
+        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? left",
         "{who} has left {value}.",
         ValueShape.PLACE,
         needs=(*_PLAIN, *_ENDS),
@@ -174,12 +175,16 @@ _LISTS = (
 
 
 _CEASED = ("stopped", "quit", "gave up", "given up")
+_GAVE_AWAY = "(?:(?:have|'ve) )?(?:(?:just|recently|finally) )?(?:sold|gave away|given away)"
+_GIVEN_AWAY = ("sold", "gave away", "given away")
 
 
 def _iterate_lists() -> Iterator[_Denial]:
     for kind, verb, doing, filler in _LISTS:
         ceased = f"(?:stopped|quit|gave up|(?:have|'ve) given up) {doing}"
         needs = (*verb.split("|"), doing)
+        if kind == "owns":
+            ceased, needs = f"{ceased}|{_GAVE_AWAY}", (*needs, *_GIVEN_AWAY)
         if kind == "goes":
             ceased, needs = f"(?:stopped|quit|gave up|(?:have|'ve) given up)(?: {doing})?", (*needs, *_CEASED)
         yield _Denial(

@@ -28,6 +28,7 @@ class ValueShape(Enum):
     ROLE = auto()  # "a nurse", not "hard as I can"
     TOPIC = auto()  # "coriander", not "to bother you", "it when it rains"
     DIET = auto()  # a way of eating, and no more
+    MARRIAGE = auto()  # a word for being married or not, and no more
     OBJECT = auto()  # a few words for a thing or a place: "red kettle at the market" is "red kettle"
     TITLE = auto()  # an object that may have a title of any words
 
@@ -72,6 +73,8 @@ def _any_of(found: frozenset[str]) -> str:
 _HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
 _RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
 RELATIONS = _any_of(_RELATION_WORDS)
+#: Words for being married or not; each ends the other.
+MARRIAGES = r"married|divorced|separated|widowed|engaged(?! (?:in|with|on|by)\b)|single"
 DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
 
 # What people did, by kind: each makes a list of its own. The kind's verb stands for all that tell the same. A verb of
@@ -147,9 +150,13 @@ _LIST_RULES = (
     ),
     _list_rule(
         "goes",
-        f"{_DID} (?:go|went|took up)(?= [^\\W\\d_]{{2,30}}ing\\b)",
-        "go |went |took up",
+        f"{_DID} (?:go|went|took up|started)(?= [^\\W\\d_]{{2,30}}ing\\b)",
+        "go |went |took up|started",
         among=word_list("deed", "goes"),
+    ),
+    *(
+        _list_rule(kind, f"{_DID} (?:started|began) {doing}(?: the| some)?", doing, among=word_list("deed", kind))
+        for kind, doing in (("plays", "playing"), ("collects", "collecting"), ("drinks", "drinking"))
     ),
     _list_rule("plays", f"{_DO} play(?: the| some| a little| a bit of)?", "play", among=word_list("deed", "plays")),
     _list_rule("collects", f"{_DO} collect", "collect", among=word_list("deed", "collects")),
@@ -260,6 +267,7 @@ RULES = (
     Rule(
         compile_phrase(
             rf"i(?: now| currently| actually)? work (?:at|for)|{_NOT} work (?:at|for) {_OTHER},? but (?:at|for)"
+            rf"|i{_HAVE_JUST} started(?: working)? (?:at|for)"
         ),
         "user_employer",
         "employer",
@@ -267,7 +275,7 @@ RULES = (
         Tier.L0,
         0.88,
         "{who} works at {value}.",
-        needs=("work",),
+        needs=("work", "started"),
         shape=ValueShape.THING,
     ),
     Rule(
@@ -319,6 +327,20 @@ RULES = (
             "intolerant",
         ),
         shape=ValueShape.DIET,
+    ),
+    Rule(
+        compile_phrase(
+            rf"(?:(?:i'm|i am|we're|we are)(?: now| happily| still| already| recently| newly)?"
+            rf"|(?:i|we){_HAVE_JUST} (?:got|gotten|been))(?= (?:{MARRIAGES})(?![\w-]))"
+        ),
+        "user_marriage",
+        "marriage",
+        "marriage",
+        Tier.L0,
+        0.88,
+        "{who} is {value}.",
+        needs=tuple(MARRIAGES.replace(r"(?! (?:in|with|on|by)\b)", "").split("|")),
+        shape=ValueShape.MARRIAGE,
     ),
     Rule(
         compile_phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),

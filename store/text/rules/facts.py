@@ -9,7 +9,7 @@ from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
 from store.text.rules.denial_rules import DENIALS
-from store.text.rules.fact_rules import DIETS, OWN_NAME, RULES, SPACE, Rule, ValueShape
+from store.text.rules.fact_rules import DIETS, MARRIAGES, OWN_NAME, RULES, SPACE, Rule, ValueShape
 from store.text.rules.introductions import find_introductions
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import name_object
@@ -44,7 +44,7 @@ _AFTER_THING = re.compile(
     re.IGNORECASE,
 )
 _DOING = re.compile(r"(?:to\s|[^\W_]{2,30}ing\b)", re.IGNORECASE)
-_DIET = re.compile(DIETS, re.IGNORECASE)
+_DIET, _MARRIAGE = (re.compile(words, re.IGNORECASE) for words in (DIETS, MARRIAGES))
 _NO_ROLE = re.compile(
     r"(?:hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always|ever)\b"
     r"|[^.]*\bas (?:i|you|we|they|possible)\b",
@@ -197,8 +197,8 @@ def _match_shape(shape: ValueShape, value: str) -> str:
             return "" if (_NO_ROLE if shape is ValueShape.ROLE else _NO_TOPIC).match(value) else value
         case ValueShape.OBJECT | ValueShape.TITLE:
             return name_object(value, title=shape is ValueShape.TITLE)
-        case ValueShape.DIET:
-            found = _DIET.match(value)
+        case ValueShape.DIET | ValueShape.MARRIAGE:
+            found = (_DIET if shape is ValueShape.DIET else _MARRIAGE).match(value)
             return found.group() if found else ""
         case _:
             return value
