@@ -1,6 +1,7 @@
 """Splits a document into chunks. Pure."""
 
 import re
+from collections.abc import Iterator
 
 #: Characters of a chunk, about as many as the sentence model reads.
 CHUNK_CHARACTERS = 900
@@ -16,7 +17,7 @@ def split_chunks(text: str, most: int = CHUNK_CHARACTERS) -> list[str]:
     share a chunk while there is room.
     """
     chunks: list[str] = []
-    for paragraph in _PARAGRAPH.split(text):
+    for paragraph in _split_text(_PARAGRAPH, text):
         for piece in _split_paragraph(paragraph.strip(), most):
             if chunks and len(chunks[-1]) + len(piece) + 2 <= most:
                 chunks[-1] = f"{chunks[-1]}\n\n{piece}"
@@ -30,7 +31,7 @@ def _split_paragraph(paragraph: str, most: int) -> list[str]:
     if len(paragraph) <= most:
         return [paragraph] if paragraph else []
     pieces: list[str] = []
-    for sentence in filter(str.strip, _SENTENCE.split(paragraph)):
+    for sentence in filter(str.strip, _split_text(_SENTENCE, paragraph)):
         for start in range(0, len(sentence), most):
             part = sentence[start : start + most].strip()
             if pieces and len(pieces[-1]) + len(part) < most:
@@ -38,3 +39,12 @@ def _split_paragraph(paragraph: str, most: int) -> list[str]:
             elif part:
                 pieces.append(part)
     return pieces
+
+
+def _split_text(end: re.Pattern[str], text: str) -> Iterator[str]:
+    """Yield what `end.split` returns, piece by piece: within its one call no other thread runs."""
+    at = 0
+    for match in end.finditer(text):
+        yield text[at : match.start()]
+        at = match.end()
+    yield text[at:]

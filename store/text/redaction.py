@@ -88,23 +88,23 @@ _NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 _BARE = r"(?<=[A-Za-z0-9_.+/=-])\\?(?:\r?\n|\\n)"
 _BREAK = re.compile(_BARE + r"[ \t>|+*-]{0,8}(?=[A-Za-z0-9_.+/=-])")
 _BARE_BREAK = re.compile(_BARE + r"(?=[A-Za-z0-9_.+/=-])")
-_BREAK_BEFORE_SIGN = re.compile(_BARE + r"(?=[+-][A-Za-z0-9_.+/=-])")
 
 
 def _find_broken(text: str, own_keys: Iterable[str]) -> list[SecretSpan]:
     """Return the tokens of known length, and own keys, that a line end breaks in two or more."""
     if "\n" not in text and "\\n" not in text:
         return []
-    found = _find_joined(text, _BREAK, own_keys)
+    breaks = [match.span() for match in _BREAK.finditer(text)]
+    found = _find_joined(text, breaks, own_keys)
     # A sign at the beginning of a line may be the token's own.
-    if _BREAK_BEFORE_SIGN.search(text):
-        found = _merge_secrets(found, _find_joined(text, _BARE_BREAK, own_keys))
+    if any(text[end - 1] in "+-" for _, end in breaks):
+        bare = [match.span() for match in _BARE_BREAK.finditer(text)]
+        found = _merge_secrets(found, _find_joined(text, bare, own_keys))
     return found
 
 
-def _find_joined(text: str, breaks: re.Pattern[str], own_keys: Iterable[str]) -> list[SecretSpan]:
+def _find_joined(text: str, spans: list[tuple[int, int]], own_keys: Iterable[str]) -> list[SecretSpan]:
     """Return such tokens of the text without these breaks."""
-    spans = [match.span() for match in breaks.finditer(text)]
     if not spans:
         return []
     # Not by `sub`, during which no other thread runs.
