@@ -85,9 +85,9 @@ def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterabl
 #: Full-width letters, digits and marks, as their usual forms; each is one character.
 _NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 # A line end, with what wraps a line: a mark of continuation before, an indentation or a mark of quotation behind.
-_BARE = r"(?<=[A-Za-z0-9_.+/=-])\\?(?:\r?\n|\\n)"
-_BREAK = re.compile(_BARE + r"[ \t>|+*-]{0,8}(?=[A-Za-z0-9_.+/=-])")
-_BARE_BREAK = re.compile(_BARE + r"(?=[A-Za-z0-9_.+/=-])")
+_LINE_END = r"(?<=[A-Za-z0-9_.+/=-])\\?(?:\r?\n|\\n)"
+_BREAK = re.compile(_LINE_END + r"[ \t>|+*-]{0,8}(?=[A-Za-z0-9_.+/=-])")
+_SIGN_KEPT = re.compile(_LINE_END + r"[ \t>|+*-]{0,8}?(?=[A-Za-z0-9_.+/=-])")
 
 
 def _find_broken(text: str, own_keys: Iterable[str]) -> list[SecretSpan]:
@@ -98,8 +98,8 @@ def _find_broken(text: str, own_keys: Iterable[str]) -> list[SecretSpan]:
     found = _find_joined(text, breaks, own_keys)
     # A sign at the beginning of a line may be the token's own.
     if any(text[end - 1] in "+-" for _, end in breaks):
-        bare = [match.span() for match in _BARE_BREAK.finditer(text)]
-        found = _merge_secrets(found, _find_joined(text, bare, own_keys))
+        kept = [match.span() for match in _SIGN_KEPT.finditer(text)]
+        found = _merge_secrets(found, _find_joined(text, kept, own_keys))
     return found
 
 

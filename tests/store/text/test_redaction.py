@@ -123,7 +123,7 @@ def test_full_width_letters_hide_no_secret() -> None:
 def test_a_token_whose_second_line_begins_with_a_sign_is_replaced_whole() -> None:
     token = next(one for one in iter(lambda: new_token("op_"), "") if "-" in one[4:30])
     place = token.index("-", 4)
-    for end in ("\n", "\\n"):
+    for end in ("\n", "\\n", "\n> ", "\n    "):
         found = redact_secrets(f"it is {token[:place]}{end}{token[place:]} they say")
         assert token[:place] not in found
         assert token[place + 1 :] not in found
