@@ -17,11 +17,11 @@ LONGEST = timedelta(days=366)
 def resolve_times(text: str, said: datetime) -> tuple[str, ...]:
     """Return the times that a text of this moment names: a day ("2026-03-02"), or the first and last ("/" between).
 
-    A day or month without a year is told where one is near enough to be meant. Days are in UTC. Takes time in
-    proportion to the text.
+    A day or month without a year is told where one is near enough to be meant, a weekday with "last" or "next". Days
+    are in UTC. Takes time in proportion to the text.
     """
     of_a_year = defaultdict[object, list[TimeSpan]](list)
-    for span in find_spans(text, said):
+    for span in find_spans(text, said, certain=True):
         if span.length <= LONGEST:
             of_a_year[span.begin.month, span.begin.day, span.end.month, span.end.day].append(span)
     meant = [span for spans in of_a_year.values() for span in _choose_meant(spans, said)]

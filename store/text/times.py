@@ -50,12 +50,13 @@ class TimeSpan:
 Read = Callable[[Match[str], datetime, Calendar], Iterable[TimeSpan]]
 
 
-def find_spans(text: str, today: datetime) -> list[TimeSpan]:
+def find_spans(text: str, today: datetime, *, certain: bool = False) -> list[TimeSpan]:
     """Return the spans of time that a text of `today` names, in the order of their beginning, none twice.
 
     The text is read by the calendar of its language. A month or a day without a year is that of any of the last years.
     A date that does not exist is skipped. Only the beginning of a long text is read, and only the first times in it: a
-    text that names more is a list. Takes time in proportion to what is read.
+    text that names more is a list. `certain`: without weekdays that may be the last one or the next. Takes time in
+    proportion to what is read.
     """
     now = today.astimezone(UTC)
     language = detect_language(text)
@@ -63,7 +64,8 @@ def find_spans(text: str, today: datetime) -> list[TimeSpan]:
     if not tells_time(text, list_time_words(language)):
         return []
     lower = strip_accents(text[:CHARACTERS].lower())
-    return sorted(set(islice(_spans_in_calendar(lower, now, load_calendars()[language or USUAL]), MOST_SPANS)))
+    found = _spans_in_calendar(lower, now, load_calendars()[language or USUAL], certain=certain)
+    return sorted(set(islice(found, MOST_SPANS)))
 
 
 @cache
@@ -78,12 +80,12 @@ def tells_time(text: str, time_words: frozenset[str]) -> bool:
     return not time_words.isdisjoint(_WORD.findall(lower)) or _YEAR.search(lower) is not None
 
 
-def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterator[TimeSpan]:
+def _spans_in_calendar(text: str, today: datetime, calendar: Calendar, *, certain: bool) -> Iterator[TimeSpan]:
     left = list(text)
     for pattern, read in _time_forms(calendar):
         for match in pattern.finditer("".join(left)):
             try:
-                found = list(read(match, today, calendar))
+                found = [] if certain and _is_of_any_week(match) else list(read(match, today, calendar))
             except (ValueError, OverflowError):
                 found = []
             yield from _apply_references(
@@ -91,6 +93,12 @@ def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterat
             )
             # A matched part is not matched again by a less exact form.
             left[match.start() : match.end()] = " " * len(match.group())
+
+
+def _is_of_any_week(match: Match[str]) -> bool:
+    """Return whether a match is a weekday or weekend without "last", "this" or "next"."""
+    told = match.groupdict()
+    return bool(told.get("weekday") or told.get("weekend")) and not told.get("which")
 
 
 def _apply_references(

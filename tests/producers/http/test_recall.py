@@ -54,6 +54,22 @@ async def test_a_turn_is_recalled_as_soon_as_it_is_acknowledged(ana: Tenant, tur
     assert answer["took_ms"] > 0
 
 
+async def test_where_a_question_asks_when_results_tell_the_days_that_they_name(
+    ana: Tenant, turn: dict[str, Any]
+) -> None:
+    said = {
+        "role": "user",
+        "name": "Ana",
+        "content": "We flew to Lisbon on 3 March 2023",
+        "timestamp": "2023-03-09T08:00:00Z",
+    }
+    await remember(ana, turn, messages=[said])
+    assert [one.get("times") for one in (await recalled(ana, "When did we fly to Lisbon?"))["results"]] == [
+        ["2023-03-03"]
+    ]
+    assert "times" not in (await recalled(ana, "Where did we fly?"))["results"][0]
+
+
 async def test_a_part_that_did_not_answer_is_told_of() -> None:
     freshly = Freshness(position=1, embedded=1, extracted=1, projected=1, pending=0)
     whole, poorer = RecallResult((), freshly, 1.0), RecallResult((), freshly, 1.0, degraded=("rerank: late",))

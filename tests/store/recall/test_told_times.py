@@ -24,6 +24,9 @@ SAID = datetime(2023, 5, 8, 23, 30, tzinfo=UTC)
         ("I have worked here since 2019", ()),
         ("Ich bin gestern umgezogen.", ("2023-05-07",)),
         ("We may march on", ()),
+        ("We fly to Lisbon on Friday", ()),
+        ("We fly to Lisbon next Friday", ("2023-05-12",)),
+        ("I was there at the weekend", ()),
         ("We went to the lake", ()),
     ],
 )
