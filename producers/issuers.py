@@ -207,7 +207,16 @@ class TokenIssuers:
                 return None
         key = uuid5(host, f"token:{issuer.issuer}:{holder.prefix if holder.agent else holder.user}")
         write = issuer.write_scope in scopes
-        return Grant(key, host, None, write=write, user=holder.user, agent=holder.agent, issued=issued)
+        return Grant(
+            key,
+            host,
+            None,
+            write=write,
+            user=holder.user,
+            agent=holder.agent,
+            issued=issued,
+            platform_host=issuer.host or None,
+        )
 
 
 def read_scopes(claim: object) -> frozenset[str]:

@@ -12,6 +12,8 @@ StoreError
 │   ├── QuotaExceeded       a limit of size
 │   └── RateLimited         a limit per minute (try again later)
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
+├── KeyReused           an idempotency key was used for another command
+├── BankInUse           a bank holds something that lives; it was not ended
 ├── IsReflection        a reflection follows from its facts; change these instead
 ├── NotSettled          a delivery's state does not allow this settlement
 ├── TargetTaken         another tenant or bank has, or had, this user of the gateway
@@ -99,6 +101,19 @@ class RateLimited(OverQuota):
 
 class NotFound(StoreError):
     """No such thing for this tenant."""
+
+
+class KeyReused(StoreError):
+    """The idempotency key was used for another command; nothing was written."""
+
+
+class BankInUse(StoreError):
+    """A bank is not ended while something in it lives; `details` say how much of what."""
+
+    def __init__(self, living: Mapping[str, int]) -> None:
+        told = ", ".join(f"{count} {name}" for name, count in living.items())
+        super().__init__(f"this bank is not empty: {told}; end these first")
+        self.details = dict(living)
 
 
 class IsReflection(StoreError):

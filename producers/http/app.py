@@ -14,6 +14,7 @@ from producers.http.openapi import complete_description
 from producers.http.routes import (
     banks,
     console,
+    commands,
     documentation,
     erasures,
     gateway,
@@ -79,7 +80,10 @@ def create_app(
         # Routes are tried in order; this one costs the others only a comparison of the path's beginning.
         app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair, clock=memory.clock)))
     for router in (
-        *(module.router for module in (turns, recall, units, erasures, banks, lists, knowledge, memories, gateway)),
+        *(
+            module.router
+            for module in (turns, recall, units, erasures, banks, lists, knowledge, memories, commands, gateway)
+        ),
         *((mcp.mcp_routes(memory, accepted, settings),) if settings.mcp.tools.memory.enabled else ()),
         *((operator.router,) if operations is not None else ()),
         service.service_routes(health, metrics),

@@ -25,12 +25,14 @@ from producers.errors import (
 from store.database_outage import is_outage, is_statement_timeout, state_of
 from store.errors import (
     AuthorityEnded,
+    BankInUse,
     ErasedMeanwhile,
     EventRefused,
     InvalidDatabaseUrl,
     InvalidEvent,
     InvalidTenantName,
     IsReflection,
+    KeyReused,
     LeaseLost,
     MissingParent,
     NotFound,
@@ -80,6 +82,8 @@ WIRES: Mapping[type[Exception], Wire] = {
     NotFound: Wire(404, "NOT_FOUND"),
     TooSlow: Wire(408, "REQUEST_TIMEOUT", retryable=True, headers=CLOSE),
     TurnErased: Wire(409, "TURN_ERASED"),
+    KeyReused: Wire(409, "KEY_REUSED"),
+    BankInUse: Wire(409, "BANK_IN_USE"),
     TurnEnded: Wire(409, "TURN_ENDED"),
     TurnConflict: Wire(409, "TURN_CONFLICT"),
     EventRefused: Wire(409, "VERSION_CONFLICT"),

@@ -42,6 +42,8 @@ MEANINGS: Mapping[str, str] = {
     "TURN_CONFLICT": "the turn is known with another body",
     "ERASED": "the user, session or bank was erased after the call was begun; nothing was written",
     "TURN_ENDED": "the turn's bank has ended since it was accepted; send it under another name to store it anew",
+    "KEY_REUSED": "this idempotency key was used for another command; use a new one",
+    "BANK_IN_USE": "something lives in this bank, which `details` counts; end that first",
     "TURN_ERASED": "the turn was erased, and its name is used up; send it under another name to store it anew",
     "VERSION_CONFLICT": "another version is in the log than was expected; read it again",
     "PARENT_MISSING": "what this belongs to was never created; create that first",

@@ -32,6 +32,7 @@ class Action(Enum):
     ERASE = "erase what others began"
     ERASE_SHARED = "erase whole sessions or the bank"
     CHANGE_BANK = "change its language or its end"
+    ENTITIES = "change its entities"
 
 
 #: Actions that decide what every reader of a bank gets first.

@@ -11,6 +11,7 @@ from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, choose_space, fit_name, listable_names
 from producers.service.bodies import parse_body
+from producers.service.commands import Commands
 from producers.service.dependencies import ServiceDependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
@@ -48,6 +49,7 @@ class MemoryFacade:
         self.knowledge = Knowledge(dependencies, settings)
         self.memories = SingleMemories(dependencies, settings)
         self.lists = Lists(dependencies)
+        self.commands = Commands(dependencies, settings, self.knowledge, self.revisions)
 
     def begin_call(self, grant: Grant, began: datetime | None = None) -> None:
         """Note on whose authority this task's call writes: that is read again where it writes.

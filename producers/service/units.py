@@ -82,14 +82,18 @@ class Revisions:
             self._dependencies.notifier.notify(Stage.EMBEDDING)
         return told
 
-    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = True) -> ForgottenUnit:
+    async def forget(
+        self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = True, version: int | None = None
+    ) -> ForgottenUnit:
         """Forget one unit, and the facts drawn from it that have no other source: see store.memory.units.
 
-        Raises NotFound, PermissionDenied.
+        Raises NotFound, PermissionDenied, ConcurrencyError (another version than `version`).
         """
         require_write(grant)
         bank = await self._reach_unit(grant, Action.FORGET, bank, unit)
-        done = await self._dependencies.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
+        done = await self._dependencies.units.forget(
+            grant.host_id, bank, unit, grant.user, with_facts=with_facts, version=version
+        )
         self._dependencies.notifier.notify(Stage.PROJECTION)
         return done
 

@@ -29,7 +29,7 @@ from store.expiry import bank_lasts
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
-from store.log.locks import ENTER_LOG, hold_lock, share_lock
+from store.memory.commanded import LOCK, Command, CommandDone, apply_command
 from store.memory.reflections import STILL_DRAWN
 from store.page_bytes import PageRows, build_page, cut_to_bytes
 from store.tenancy.quotas import charge_quota, run_within_quota
@@ -37,8 +37,6 @@ from store.tenancy.quotas import charge_quota, run_within_quota
 #: The bytes that quotas are charged for a link, which holds no text: two ids, a type and a weight.
 LINK_BYTES = 128
 
-# Commands of one bank follow each other, so that each sees what the one before it made.
-LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("entities", "bank"))
 _DIRECTIVE, _LINK = schema.DIRECTIVE.c, schema.LINK.c
 _RANK = -cast(_DIRECTIVE.priority, BigInteger)
 _SAID = (_DIRECTIVE.directive_id, _DIRECTIVE.name, _DIRECTIVE.content, _DIRECTIVE.priority, _DIRECTIVE.laid_down_by)
@@ -110,6 +108,12 @@ class Curation:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
+
+    async def apply(self, host: UUID, bank: UUID, command: Command, user: str | None = None) -> CommandDone:
+        """Append a command's event in a bank, as `user`, projected. Raises as `apply_command` does."""
+        origin = Origin(host, bank, identity.user_id(host, user), self._clock())
+        apply = partial(apply_command, self._database, origin, command)
+        return await run_within_quota(self._database, host, origin.at, apply)
 
     async def lay_down(
         self, host: UUID, bank: str, new: NewDirective, user: str | None = None

@@ -129,6 +129,16 @@ class SessionHistory:
         self._database = database
         self._clock = clock
 
+    async def is_known(self, host: UUID, bank: UUID, session: UUID) -> bool:
+        """Return whether a bank has, or had, a session of this id."""
+        named = SESSION_HISTORY.c.session_id == session
+        async with self._database.tenant(host) as connection:
+            return bool(
+                await connection.scalar(
+                    select(exists().where(in_bank(SESSION_HISTORY), named)), {"host": host, "bank": bank}
+                )
+            )
+
     async def recent(
         self, host: UUID, bank: str, session_name: str, most: int, most_bytes: int = MOST_BYTES
     ) -> list[KeptMessage]:

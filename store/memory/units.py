@@ -17,10 +17,10 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
-from store.errors import NotFound, TurnBusy
+from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.expiry import bank_lasts, row_lasts
 from store.log.append import append_events, order_events
-from store.log.catalog import EventType
+from store.log.catalog import Aggregate, EventType
 from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
@@ -174,7 +174,14 @@ class Units:
             return await run_within_quota(self._database, host, origin.at, write)
 
     async def forget(
-        self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = True
+        self,
+        host: UUID,
+        bank: str,
+        unit: UUID,
+        user: str | None = None,
+        *,
+        with_facts: bool = True,
+        version: int | None = None,
     ) -> ForgottenUnit:
         """Forget one unit, as `user`: gone from every read when this returns.
 
@@ -191,6 +198,8 @@ class Units:
             found = await _read_unit_row(connection, host, bank_id, unit)
             if found is None:
                 return ForgottenUnit(await reflections.forget_reflection(connection, origin, unit), 0)
+            if version not in (None, found.aggregate_version):
+                raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
             with_facts = with_facts or found.origin == corrections.MEMORY
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
             ending = facts | ({unit: found.aggregate_version} if found.active else {})

@@ -1,23 +1,26 @@
 """Finds, lists and creates banks: their owners, and which of them a caller may see."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import Text, Uuid, and_, any_, bindparam, func, or_, select, text
+from sqlalchemy import Row, Text, Uuid, and_, any_, bindparam, func, or_, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
-from store.errors import NotFound
+from store.errors import BankInUse, ConcurrencyError, KeyReused, NotFound
 from store.expiry import BEFORE_ALL, NOW, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
-from store.schema import BANK, BANK_LANGUAGE, EVENT_STORE
+from store.schema import BANK, BANK_LANGUAGE, DIRECTIVE, DOC, EVENT_STORE, REFLECTION, SESSION_HISTORY, UNIT, in_bank
 from store.tenancy import languages
 from store.tenancy.spaces import Space, parse_space
 
@@ -80,6 +83,24 @@ OF_USER = (
 OWNERS = select(_BANK.user_id, _BANK.agent_def_id).where(_NAMED, _BANK.active)
 ENDED = select(_BANK.bank_id).where(_NAMED, _BANK.active, _BANK.expires_at <= NOW)
 KNOWN = select(_BANK.bank_id).where(_NAMED)
+NAME = select(_BANK.bank_name).where(_NAMED, _BANK.active, _LASTS)
+NO_CHANGES: Mapping[str, Any] = MappingProxyType({})
+DONE = select(EVENT_STORE.c.aggregate_version, EVENT_STORE.c.data).where(
+    EVENT_STORE.c.host_id == bindparam("host"), EVENT_STORE.c.id == bindparam("identity")
+)
+#: What lives in a bank, by its name in a refusal. Entities that nothing mentions end with the bank.
+LIVING = select(
+    *(
+        select(func.count()).select_from(table).where(in_bank(table), table.c.active).scalar_subquery().label(name)
+        for name, table in (
+            ("documents", DOC),
+            ("units", UNIT),
+            ("directives", DIRECTIVE),
+            ("reflections", REFLECTION),
+            ("sessions", SESSION_HISTORY),
+        )
+    )
+)
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
 
@@ -174,6 +195,87 @@ class Banks:
                 )
         return await self._read(host, name, BEFORE_ALL)
 
+    async def update(
+        self,
+        host: UUID,
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        identity_: UUID | None = None,
+        user: str | None = None,
+    ) -> int:
+        """Change background and disposition of a bank, as `user`; return its version. `version`: the one expected.
+
+        Raises NotFound, ConcurrencyError.
+        """
+        origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            found = await self._lock_living(connection, origin, version, identity_, changes)
+            if isinstance(found, int):
+                return found
+            disposition = changes.get("disposition")
+            others = {name: value for name, value in changes.items() if name != "disposition"}
+            event = languages.build_updated_event(origin, found, disposition=disposition, **others)
+            await append_events(connection, host, [event | ({"id": str(identity_)} if identity_ else {})])
+        return int(found.aggregate_version) + 1
+
+    async def delete(
+        self,
+        host: UUID,
+        name: str,
+        *,
+        version: int | None = None,
+        identity_: UUID | None = None,
+        user: str | None = None,
+    ) -> int:
+        """End an empty bank, as `user`; return its version. `version`: the one expected.
+
+        Raises NotFound, ConcurrencyError; BankInUse while documents, units, directives, reflections or sessions live.
+        """
+        origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            found = await self._lock_living(connection, origin, version, identity_)
+            if isinstance(found, int):
+                return found
+            counts = (await connection.execute(LIVING, {"host": host, "bank": origin.bank})).mappings().one()
+            if living := {name: count for name, count in counts.items() if count}:
+                raise BankInUse(living)
+            ended = int(found.aggregate_version) + 1
+            event = build_offer(origin, EventType.BANK_DELETED, (), {}, nth=str(ended), identity=identity_ or uuid4())
+            await append_events(connection, host, [event])
+        return ended
+
+    async def _lock_living(
+        self,
+        connection: AsyncConnection,
+        origin: Origin,
+        version: int | None,
+        identity_: UUID | None,
+        changes: Mapping[str, Any] = NO_CHANGES,
+    ) -> Row[Any] | int:
+        """Lock a bank alone; return its row, or the version that the event of this id, with these changes, gave it."""
+        place = {"host": origin.host, "bank": origin.bank}
+        await connection.execute(languages.LOCK, place)
+        if identity_ is not None:
+            done = (await connection.execute(DONE, {"host": origin.host, "identity": identity_})).one_or_none()
+            if done is not None and not _holds(done.data, changes):
+                raise KeyReused("this idempotency key was used for another command")
+            if done is not None:
+                return int(done.aggregate_version)
+        found = (await connection.execute(languages.BANK, place)).one_or_none()
+        if found is None:
+            raise NotFound("no such bank")
+        if version not in (None, found.aggregate_version):
+            raise ConcurrencyError("AgentMemoryBank", version, found.aggregate_version)
+        return found
+
+    async def name_of(self, host: UUID, space: Space, bank: UUID) -> str | None:
+        """Return the whole name of the bank of this id, where a caller of `space` may see it."""
+        async with self._database.scoped(host, *scope_of(host, space)) as connection:
+            found: str | None = await connection.scalar(NAME, {"host": host, "bank": bank, "now": self._clock()})
+        return found
+
     async def _has_ended(self, host: UUID, bank: UUID) -> bool:
         place = {"host": host, "bank": bank, "now": self._clock()}
         async with self._database.tenant(host) as connection:
@@ -235,6 +337,14 @@ def bank_created_fields(host: UUID, name: str, private_to: str | None = None) ->
         **({"userId": str(user)} if user else {}),
         **({"agentDefId": str(agent)} if agent else {}),
     }
+
+
+def _holds(data: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+    """Return whether a bank's state in the log has these changes; of its disposition, those that are named."""
+    return all(
+        _holds(data.get(name) or {}, value) if isinstance(value, dict) else data.get(name) == value
+        for name, value in changes.items()
+    )
 
 
 def space_ids(host: UUID, space: Space) -> tuple[UUID | None, UUID | None]:

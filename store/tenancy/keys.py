@@ -94,6 +94,8 @@ class Grant:
     own_key: str | None = field(default=None, repr=False, compare=False)
     #: Whether a holder without a user and an agent reaches the private banks of users and agents.
     private_banks: bool = True
+    #: The platform's own id of the tenant, which a token of its issuer names.
+    platform_host: str | None = field(default=None, compare=False)
     #: Whether the key has a row here, whose end is read again at every write.
     stored: bool = field(default=False, compare=False)
     #: When a token of an issuer was made: the erasure of its user ends it.

@@ -13,7 +13,7 @@ from store.ledger.stages import Stage
 from store.log import append
 from store.log.catalog import EventType
 from store.log.envelope import Origin
-from store.memory import directives, offered_turns, turn_writes
+from store.memory import commanded, directives, offered_turns, turn_writes
 from store.memory.directives import NewLink
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import NewTurn
@@ -53,7 +53,7 @@ async def test_a_unit_forgotten_while_it_is_being_linked_takes_the_link_along(wo
     await world.append()
     first, second = await messages(world)
     async with world.database.tenant(HOST) as connection:
-        await connection.execute(directives.LOCK, {"host": HOST, "bank": BANK})
+        await connection.execute(commanded.LOCK, {"host": HOST, "bank": BANK})
         link = NewLink(first, second, "causes")
         data = {"fromUnitId": str(first), "toUnitId": str(second), "linkType": link.kind, "weight": link.weight}
         origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())

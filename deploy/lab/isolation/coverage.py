@@ -47,6 +47,7 @@ UNTRIED_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("wait_ms", "position", "min_position"), _WAITS),
     **dict.fromkeys(("conversation_items", "current_input_start", "current_input_count"), "the caller's own items"),
     **dict.fromkeys(("keys", "key", "link"), "the caller's own credential, in its place in the body"),
+    "idempotency_key": "names a command of the caller's own",
     "base_instructions": "accepted, and not used",
     "sources": "asks a gateway, which no tenant of the check has",
 }

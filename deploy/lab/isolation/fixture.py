@@ -51,6 +51,7 @@ class SeededIds:
     memory: str = ""
     """Of the namespace beside the bank."""
     turn: str = ""
+    bank: str = ""
 
     @classmethod
     def absent(cls, random: Random) -> "SeededIds":
@@ -64,6 +65,7 @@ class SeededIds:
             "erasure": 4,
             "memory": 4,
             "turn": 5,
+            "bank": 5,
         }
         return cls(**{name: str(UUID(int=random.getrandbits(128), version=of)) for name, of in versions.items()})
 
@@ -255,6 +257,7 @@ async def _fill_bank(place: SeededBank, fixture: IsolationFixture, send: Send) -
         job=job["job_id"],
         erasure=place.things.erasure,
         memory=await _fill_namespace(place, owner, send),
+        bank=str(fixture.bank_ids_of(place)[0]),
         turn=str(identity.turn_id(identity.session_id(fixture.bank_ids_of(place)[0], SESSION), TURN)),
     )
 

@@ -29,6 +29,8 @@ from deploy.lab.isolation.transport import TrialRequest
 #: The names of a turn that is written as a foreign user, and of one that names a document.
 USERS_TURN, PAPERS_TURN = "3", "4"
 SAID = "somebody was at the door"
+#: The constants of a portal's commands.
+PORTAL = {"host": "lightapi.net", "service": "genai", "version": "0.1.0"}
 ASKED = "What was said and decided of late?"
 #: Another application and project than the fixture's, and all that a search there may look at.
 PROJECT = {"app_id": "other", "project_id": "other"}
@@ -145,6 +147,11 @@ class TrialRoute:
 
 def _quote_bank(one: Trial) -> str:
     return quote(one.bank)
+
+
+def _build_command(one: Trial) -> dict[str, Any]:
+    """Return a command that ends a unit, in the bank of this id."""
+    return {"action": "deleteAgentMemoryUnit", "data": {"bankId": one.things.bank, "unitId": one.things.unit}}
 
 
 def _build_unit_path(one: Trial, more: str = "") -> str:
@@ -305,6 +312,10 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("DELETE", _build_unit_path(t, "/pin")), True, SharedRights.CURATORS_MAY
     ),
     "DELETE /api/v1/units/{unit_id}": _make_change_route(lambda t: TrialRequest("DELETE", _build_unit_path(t))),
+    "POST /api/v1/commands": _make_change_route(lambda t: TrialRequest("POST", "/api/v1/commands", _build_command(t))),
+    "POST /portal/command": _make_change_route(
+        lambda t: TrialRequest("POST", "/portal/command", {**PORTAL, **_build_command(t)})
+    ),
     "DELETE /api/v1/units/{unit_id} with facts": _make_change_route(
         lambda t: TrialRequest("DELETE", f"{_build_unit_path(t)}&with_facts=true")
     ),

@@ -149,6 +149,8 @@ BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
         "TURN_ERASED": TurnErasedError,
         "RESOURCE_BUSY": ResourceBusyError,
         "VERSION_CONFLICT": EventRefusedError,
+        "KEY_REUSED": EventRefusedError,
+        "BANK_IN_USE": EventRefusedError,
         "PARENT_MISSING": EventRefusedError,
         "RESTORED_ELSEWHERE": EventRefusedError,
         "INVALID_EVENT": EventRefusedError,

@@ -212,6 +212,14 @@ async def caller(world: World, ana: Tenant) -> AsyncIterator[Caller]:
         yield Caller(client, held)
 
 
+async def call_commands(caller: Caller) -> None:
+    place = {"bankId": str(UUID(int=7))}
+    kept = {"action": "retainAgentMemoryUnit", "data": {**place, "content": "The cello is in the cellar."}}
+    await caller(200, "POST", "/api/v1/commands", kept)
+    portal = {"host": "lightapi.net", "service": "genai", "version": "0.1.0"}
+    await caller(200, "POST", "/portal/command", {**portal, "action": "createAgentMemoryBank", "data": place})
+
+
 async def test_every_operation_answers_as_it_is_described(
     world: World, described: dict[str, Any], caller: Caller, turn: dict[str, Any]
 ) -> None:
@@ -219,6 +227,7 @@ async def test_every_operation_answers_as_it_is_described(
     await call_turns_and_recall(caller, turn)
     await call_units_and_knowledge(caller)
     await call_banks_and_erasures(caller)
+    await call_commands(caller)
     await call_gateway_and_service(world, caller)
     await call_operator(world, caller)
     await call_console(world, caller)

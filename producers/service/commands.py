@@ -1,0 +1,482 @@
+"""Commands of a portal on memory: one operation, with an entry in `ACTIONS` for each action.
+
+A bank is named by an id. It is the id of a bank that the credential reaches, else the name of one: the id that a
+platform chose is the name of the bank that `createAgentMemoryBank` makes, and the log's own id follows from that name
+as every bank's does. A session is named in the same way. Every answer gives the ids that the log has.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID, uuid4, uuid5
+
+from pydantic import ConfigDict, Field
+
+from producers.errors import FieldProblem, Invalid, PermissionDenied
+from producers.service.authorisation import Action, require_write
+from producers.service.banks import describe_keeper, resolve_speaker
+from producers.service.bodies import parse_body
+from producers.service.dependencies import ServiceDependencies
+from producers.service.fields import Name
+from producers.service.knowledge import Knowledge
+from producers.service.redacting import Redactor
+from producers.service.single_memories import MemoryBody
+from producers.service.turns import limit_metadata, limit_text
+from producers.service.units import Revisions
+from producers.service.wire import Done, RequestModel, WireModel
+from producers.settings import ApiSettings
+from store import identity
+from store.errors import KeyReused, NotFound, TurnBusy
+from store.ledger.stages import READY_AT_ONCE, Stage
+from store.log.catalog import EventType
+from store.memory.commanded import Command
+from store.memory.corrections import PINNED
+from store.memory.memories import NewMemory, id_of_text
+from store.off_loop import run_off_loop
+from store.tenancy.keys import Grant
+from store.tenancy.spaces import Space
+
+#: The wire form's constants.
+HOST, SERVICE, VERSION = "lightapi.net", "genai", "0.1.0"
+#: Fields that say where and at which version, and are no part of what is changed.
+_PLACE = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
+#: Bytes that quotas are charged for a link or an entity beside its texts.
+_ROW_BYTES = 128
+#: The most messages that a command may bring.
+MOST_MESSAGES = 1000
+
+
+class CommandBody(RequestModel):
+    """A command."""
+
+    action: Annotated[str, Field(max_length=128)] = Field(description="name of the action, as `retainAgentMemoryUnit`")
+    data: dict[str, Any] = Field(repr=False, description="fields of the action; `bankId` names the bank")
+    idempotency_key: Name | None = Field(
+        None, max_length=128, description="the same key of the same caller is one command; the header goes before it"
+    )
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "action": "retainAgentMemoryUnit",
+        "data": {
+            "bankId": "01964b05-552a-7c4b-9184-6857e7f3dc5f",
+            "content": "Ana prefers an aisle seat",
+            "factType": "experience",
+            "metadata": {"session_id": "monday"},
+        },
+        "idempotency_key": "monday-7",
+    }
+
+
+class PortalCommandBody(RequestModel):
+    """A command in the portal's wire form."""
+
+    host: Literal["lightapi.net"] = Field(description="`lightapi.net`")
+    service: Literal["genai"] = Field(description="`genai`")
+    action: Annotated[str, Field(max_length=128)] = Field(description="name of the action")
+    version: Literal["0.1.0"] = Field(description="`0.1.0`")
+    data: dict[str, Any] = Field(repr=False, description="fields of the action; `bankId` names the bank")
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "host": HOST,
+        "service": SERVICE,
+        "action": "retainAgentMemoryUnit",
+        "version": VERSION,
+        "data": CommandBody.EXAMPLE["data"],
+    }
+
+
+class CommandReceipt(Done):
+    """The command is durable, and what it changed is readable."""
+
+    action: str = Field(description="name of the action")
+    result: dict[str, str | int | bool] = Field(
+        description="ids of the log by the action's field names, and the new version where it has one"
+    )
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "ok": True,
+        "action": "retainAgentMemoryUnit",
+        "result": {"unitId": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20", "identifiedBy": "key", "position": 46},
+    }
+
+
+class PortalResult(WireModel):
+    """The result of a command: ids of the log by the action's field names, and the new version where it has one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, str | int | bool]
+
+    bank_id: UUID = Field(alias="bankId", description="id of the bank in the log")
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bankId": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
+        "unitId": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+        "identifiedBy": "text",
+        "position": 46,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """One call: the grant of the caller's credential, the action, its fields, and the key of idempotency."""
+
+    grant: Grant
+    action: str
+    data: Mapping[str, Any] = field(repr=False)
+    key: str | None = field(default=None, repr=False)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of what is changed."""
+        return {name: value for name, value in self.data.items() if name not in _PLACE}
+
+    @property
+    def expected(self) -> int | None:
+        """The version that the caller saw, if it says one. Raises Invalid."""
+        seen, after = self.data.get("aggregateVersion"), self.data.get("newAggregateVersion")
+        if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool) or not 0 <= seen < 2**62):
+            raise _refuse("aggregateVersion", "must be a version")
+        if after is not None and (seen is None or after != seen + 1):
+            raise _refuse("newAggregateVersion", "must be aggregateVersion + 1")
+        return seen
+
+    def derive_id(self, bank: UUID, what: str) -> UUID | None:
+        """Return an id that follows from the key, for the caller's user and agent; None without a key."""
+        holder = Space(self.grant.user, self.grant.agent).prefix
+        return None if self.key is None else uuid5(bank, f"command:{holder}:{self.action}:{what}:{self.key}")
+
+    def uuid(self, name: str) -> UUID:
+        """Return the UUID in a field. Raises Invalid."""
+        try:
+            return UUID(str(self.data[name]))
+        except (KeyError, ValueError):
+            raise _refuse(name, "must be a UUID") from None
+
+
+Result = dict[str, Any]
+Handler = Callable[["Commands", CommandCall], Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventAction:
+    """An action that is one event of the log: its type, what it needs, and the fields that name units that must live.
+
+    `id_field`: the id of what it makes, which may be left out. `texts`: fields without secrets.
+    """
+
+    event: EventType
+    requires: Action | None
+    units: tuple[str, ...] = ()
+    id_field: str | None = None
+    texts: tuple[str, ...] = ()
+
+    async def __call__(self, commands: "Commands", call: CommandCall) -> Result:
+        """Do it. Raises Invalid, NotFound, PermissionDenied, QuotaExceeded, and the errors of `apply_command`."""
+        return await commands.append(call, self)
+
+
+class Commands:
+    """Does the commands of a portal."""
+
+    def __init__(
+        self, dependencies: ServiceDependencies, settings: ApiSettings, knowledge: Knowledge, revisions: Revisions
+    ) -> None:
+        """Keep the dependencies and the parts of the facade that do what an action has in common with the API."""
+        self._dependencies = dependencies
+        self._settings = settings
+        self.knowledge = knowledge
+        self.revisions = revisions
+
+    async def run(self, grant: Grant, asked: Any, key: str | None = None) -> tuple[str, Result]:
+        """Do a command; return its action and result. `key`: that of the header, which goes before the body's.
+
+        Raises Invalid, TooLarge, PermissionDenied, NotFound, ConcurrencyError, KeyReused, BankInUse, QuotaExceeded.
+        """
+        body = parse_body(CommandBody, asked)
+        return body.action, await self._run(CommandCall(grant, body.action, body.data, key or body.idempotency_key))
+
+    async def run_portal(self, grant: Grant, asked: Any, key: str | None = None) -> Result:
+        """Do a command in the portal's wire form; return its result. Raises as `run` does."""
+        body = parse_body(PortalCommandBody, asked)
+        return await self._run(CommandCall(grant, body.action, body.data, key))
+
+    async def _run(self, call: CommandCall) -> Result:
+        require_write(call.grant)
+        if (handler := ACTIONS.get(call.action)) is None:
+            known = NOT_OFFERED.get(call.action, f"is no action; there are: {', '.join(sorted(ACTIONS))}")
+            raise _refuse("action", known)
+        if call.key is not None and not 0 < len(call.key) <= 128:  # noqa: PLR2004 - as the portal's table holds it
+            raise _refuse("idempotency_key", "must have 1 to 128 characters")
+        self._check_host(call)
+        return await handler(self, call)
+
+    def _check_host(self, call: CommandCall) -> None:
+        """Raise PermissionDenied where the data names another tenant than the credential's."""
+        told = call.data.get("hostId")
+        if told is not None and str(told) not in (str(call.grant.host_id), call.grant.platform_host):
+            raise PermissionDenied("hostId is not the host of this credential")
+
+    async def reach(self, call: CommandCall) -> str:
+        """Return the whole name of the bank that the call names. Raises Invalid, PermissionDenied."""
+        told, grant = call.uuid("bankId"), call.grant
+        known = await self._dependencies.banks.name_of(grant.host_id, grant.space, told)
+        return await self._dependencies.reach(grant, known or str(told))
+
+    async def append(self, call: CommandCall, action: EventAction) -> Result:
+        """Append the event of an action, projected."""
+        bank, grant = await self.reach(call), call.grant
+        bank_id, fields = identity.bank_id(grant.host_id, bank), call.fields
+        if action.id_field and fields.get(action.id_field) is None:
+            fields[action.id_field] = str(call.derive_id(bank_id, "id") or uuid4())
+        if "sessionId" in fields:
+            told = str(call.uuid("sessionId"))
+            fields["sessionId"] = str(await self.find_session(grant.host_id, bank_id, UUID(told)))
+            if action.event is EventType.SESSION_CREATED:
+                fields = {"sessionName": told, **fields}
+        units = [call.uuid(name) for name in action.units]
+        if action.requires is not None:
+            await self._dependencies.authorisation.require(grant, action.requires, bank, units=units)
+        fields, size = await self._prepare(grant, fields, action)
+        command = Command(action.event, fields, call.expected, call.derive_id(bank_id, "event"), units=units, size=size)
+        done = await self._dependencies.curation.apply(grant.host_id, bank_id, command, grant.user)
+        self._dependencies.notifier.notify(Stage.PROJECTION)
+        ids = {name: value for name, value in fields.items() if name.endswith("Id") and isinstance(value, str)}
+        return {"bankId": str(bank_id), **ids, "aggregateVersion": done.version, "position": done.position}
+
+    async def _prepare(self, grant: Grant, fields: dict[str, Any], action: EventAction) -> tuple[dict[str, Any], int]:
+        """Return the fields without secrets, and their bytes. Raises TooLarge, Invalid."""
+        redactor, size = Redactor.of(self._settings, grant), _ROW_BYTES if action.texts or action.units else 0
+        told = dict(fields)
+        for name in action.texts:
+            value = told.get(name)
+            if isinstance(value, str):
+                limit_text(name, len(value.encode(errors="replace")), self._settings)
+                told[name] = await run_off_loop(len(value), redactor.redact_text, value)
+                size += len(told[name].encode(errors="replace"))
+        if "messages" in told:
+            told["messages"] = self._prepare_messages(redactor, told["messages"])
+            size += sum(len(str(one.get("content", "")).encode(errors="replace")) for one in told["messages"])
+        if action.event in (EventType.DIRECTIVE_CREATED, EventType.DIRECTIVE_UPDATED):
+            told["laidDownBy"] = describe_keeper(grant)
+        return told, size
+
+    def _prepare_messages(self, redactor: Redactor, told: Any) -> list[dict[str, Any]]:
+        if not isinstance(told, list) or len(told) > MOST_MESSAGES or not all(isinstance(one, dict) for one in told):
+            raise _refuse("messages", f"must be a list of at most {MOST_MESSAGES} messages")
+        if any("unitId" in one or "erased" in one for one in told):
+            raise _refuse("messages", "bring their content")
+        for one in told:
+            limit_text("messages", len(str(one.get("content", "")).encode(errors="replace")), self._settings)
+        return [{**one, "content": redactor.redact_value(one.get("content"))} for one in told]
+
+    async def find_session(self, host: UUID, bank: UUID, told: UUID) -> UUID:
+        """Return the log's id of a session: the given one where the bank has such a session, else that of its name."""
+        if await self._dependencies.turns.sessions.is_known(host, bank, told):
+            return told
+        return identity.session_id(bank, str(told))
+
+    async def create_bank(self, call: CommandCall) -> Result:
+        """Create a bank of the credential's user and agent; one that is there stays as it is."""
+        grant, name = call.grant, str(call.uuid("bankId"))
+        agent, user = self._read_owner(call, "agentDefId", grant.agent), self._read_owner(call, "userId", grant.user)
+        if user is not None and grant.user is None and grant.agent is not None:
+            raise PermissionDenied("this credential makes no banks of users: that needs a token that names the user")
+        space = Space(resolve_speaker(grant, user), grant.agent or agent)
+        whole = space.name(name)
+        if not grant.allows(name) and not grant.allows(whole):
+            raise PermissionDenied("this credential does not reach this bank")
+        bank, new = await self._dependencies.banks.create(grant.host_id, space.user, whole)
+        return {"bankId": str(identity.bank_id(grant.host_id, whole)), "bank": bank.name, "created": new}
+
+    def _read_owner(self, call: CommandCall, name: str, own: str | None) -> str | None:
+        """Return the user or agent that the data names; None: none. Raises PermissionDenied for another's."""
+        told = call.data.get(name)
+        if told is None:
+            return own if name == "userId" else None
+        derive = identity.user_id if name == "userId" else identity.agent_id
+        if own is not None and str(told) not in (own, str(derive(call.grant.host_id, own))):
+            raise PermissionDenied(f"{name} is not that of this credential")
+        return own or str(call.uuid(name))
+
+    async def update_bank(self, call: CommandCall) -> Result:
+        """Change background and disposition of a bank."""
+        bank, changes = await self.reach(call), call.fields
+        if not changes or set(changes) - {"background", "disposition"}:
+            raise _refuse("data", "takes background and disposition")
+        if not isinstance(changes.get("background", ""), str) or not isinstance(changes.get("disposition", {}), dict):
+            raise _refuse("data", "background is a text, disposition an object")
+        if "language" in changes.get("disposition", {}):
+            raise _refuse("disposition", "a bank's language is changed by PATCH /api/v1/banks")
+        await self._dependencies.authorisation.require(call.grant, Action.CHANGE_BANK, bank)
+        if "background" in changes:
+            limit_text("background", len(changes["background"].encode(errors="replace")), self._settings)
+            changes["background"] = Redactor.of(self._settings, call.grant).redact_text(changes["background"])
+        host, bank_id = call.grant.host_id, identity.bank_id(call.grant.host_id, bank)
+        version = await self._dependencies.banks.update(
+            host, bank, changes, version=call.expected, identity_=call.derive_id(bank_id, "event"), user=call.grant.user
+        )
+        return {"bankId": str(bank_id), "aggregateVersion": version}
+
+    async def delete_bank(self, call: CommandCall) -> Result:
+        """End an empty bank."""
+        bank, host = await self.reach(call), call.grant.host_id
+        await self._dependencies.authorisation.require(call.grant, Action.ERASE_SHARED, bank)
+        bank_id = identity.bank_id(host, bank)
+        version = await self._dependencies.banks.delete(
+            host, bank, version=call.expected, identity_=call.derive_id(bank_id, "event"), user=call.grant.user
+        )
+        return {"bankId": str(bank_id), "aggregateVersion": version}
+
+    async def create_doc(self, call: CommandCall) -> Result:
+        """Add a document with its text; the same text is the same document."""
+        fields, bank = call.fields, await self.reach(call)
+        if set(fields) - {"originalText", "title", "metadata"} or "originalText" not in fields:
+            raise _refuse("data", "takes originalText, title and metadata: the document's id follows from its text")
+        body = {"bank": bank, "content": fields["originalText"]}
+        body |= {name: fields[name] for name in ("title", "metadata") if name in fields}
+        added = await self.knowledge.add_document(call.grant, body)
+        ids = {"bankId": str(identity.bank_id(call.grant.host_id, bank)), "docId": str(added.doc_id)}
+        return {**ids, "created": not added.duplicate, "position": added.position}
+
+    async def delete_doc(self, call: CommandCall) -> Result:
+        """End a document with its units."""
+        if call.expected is not None:
+            raise _refuse("aggregateVersion", "is not compared for documents, whose text never changes")
+        bank = await self.reach(call)
+        await self.knowledge.forget_document(call.grant, bank, call.uuid("docId"))
+        return {"bankId": str(identity.bank_id(call.grant.host_id, bank)), "docId": str(call.uuid("docId"))}
+
+    async def retain_unit(self, call: CommandCall) -> Result:
+        """Retain a unit as a single memory: by its id, by the key, else by its text."""
+        fields, grant = call.fields, call.grant
+        if set(fields) - {"unitId", "content", "factType", "metadata", "eventDate", "context"}:
+            raise _refuse("data", "takes unitId, content, factType, metadata, eventDate and context")
+        given = {"content": fields.get("content"), "kind": fields.get("factType"), "metadata": fields.get("metadata")}
+        given |= {"occurred_at": fields.get("eventDate"), "title": fields.get("context")}
+        body = parse_body(MemoryBody, {name: value for name, value in given.items() if value is not None})
+        limit_text("content", len(body.content.encode()), self._settings)
+        limit_metadata(body.metadata)
+        redactor = Redactor.of(self._settings, grant)
+        content = await run_off_loop(len(body.content), redactor.redact_text, body.content)
+        bank = await self.reach(call)
+        name, by = self._identify(call, identity.bank_id(grant.host_id, bank), content)
+        memory = NewMemory(
+            bank=bank,
+            memory_id=name,
+            content=content,
+            kind=body.kind,
+            title=body.title and redactor.redact_text(body.title),
+            user_id=grant.user,
+            occurred_at=body.occurred_at,
+            metadata=body.metadata,
+            agent=grant.agent,
+        )
+        told = {"bankId": str(identity.bank_id(grant.host_id, bank)), "identifiedBy": by, "memoryId": name}
+        if (there := await self._find_retained(grant, memory, once=by == "key")) is not None:
+            return {**told, "unitId": str(there), "created": False}
+        kept = await self._dependencies.memories.keep(grant.host_id, memory, _refuse_replacement)
+        self._dependencies.notifier.notify(*READY_AT_ONCE, Stage.PROJECTION)
+        return {**told, "unitId": str(kept.unit_id), "created": True, "position": kept.position}
+
+    def _identify(self, call: CommandCall, bank: UUID, content: str) -> tuple[str, str]:
+        """Return the name of the memory that a retained unit is, and what it follows from."""
+        if call.data.get("unitId") is not None:
+            return str(call.uuid("unitId")), "unitId"
+        if (named := call.derive_id(bank, "unit")) is not None:
+            return str(named), "key"
+        return id_of_text(content), "text"
+
+    async def _find_retained(self, grant: Grant, memory: NewMemory, *, once: bool) -> UUID | None:
+        """Return the unit that was retained under this name; None: there is none, or it ended and may begin anew.
+
+        With `once` a unit that ended counts, too: a late retry does not bring it back. Raises KeyReused for another.
+        """
+        place = grant.host_id, memory.bank
+        try:
+            unit = await self._dependencies.memories.find(*place, memory.memory_id)
+        except NotFound:
+            lives = await self._list_lives(*place, memory.memory_id) if once else ()
+            return lives[0] if lives else None
+        there = await self._dependencies.units.get(*place, unit)
+        told = {name: value for name, value in there.metadata.items() if name != PINNED}
+        if (there.text, there.kind, told) != (memory.content, memory.kind, dict(memory.metadata)):
+            raise KeyReused("another unit was retained under this id or key")
+        return unit
+
+    async def _list_lives(self, host: UUID, bank: str, name: str) -> Sequence[UUID]:
+        try:
+            return await self._dependencies.memories.list_lives(host, bank, name)
+        except NotFound:
+            return ()
+
+    async def delete_unit(self, call: CommandCall) -> Result:
+        """End a unit, with the facts that have no other source; or a reflection."""
+        name = "unitId" if "unitId" in call.data else "reflectionId"
+        bank, unit = await self.reach(call), call.uuid(name)
+        found = await self._find_unit(call.grant, bank, unit)
+        done = await self.revisions.forget(call.grant, bank, found, version=call.expected)
+        ids = {"bankId": str(identity.bank_id(call.grant.host_id, bank)), name: str(found)}
+        return {**ids, "position": done.position}
+
+    async def _find_unit(self, grant: Grant, bank: str, told: UUID) -> UUID:
+        """Return the log's id of a unit that was retained under this id, else the id itself."""
+        try:
+            return await self._dependencies.memories.find(grant.host_id, bank, str(told))
+        except NotFound:
+            return told
+
+
+async def _refuse_replacement(_unit: UUID) -> None:
+    """Refuse to replace a unit that another request has just retained."""
+    raise TurnBusy("this unit is being retained by another request; try again")
+
+
+def _refuse(name: str, why: str) -> Invalid:
+    return Invalid(FieldProblem(name, why))
+
+
+E = EventType
+_UNITS_OF_LINK = ("fromUnitId", "toUnitId")
+
+#: The actions: one line each.
+ACTIONS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "createAgentMemoryBank": Commands.create_bank,
+        "updateAgentMemoryBank": Commands.update_bank,
+        "deleteAgentMemoryBank": Commands.delete_bank,
+        "createAgentMemoryDoc": Commands.create_doc,
+        "deleteAgentMemoryDoc": Commands.delete_doc,
+        "retainAgentMemoryUnit": Commands.retain_unit,
+        "deleteAgentMemoryUnit": Commands.delete_unit,
+        "deleteAgentMemoryReflection": Commands.delete_unit,
+        "createAgentMemoryDirective": EventAction(
+            E.DIRECTIVE_CREATED, Action.DIRECT, id_field="directiveId", texts=("name", "content")
+        ),
+        "updateAgentMemoryDirective": EventAction(E.DIRECTIVE_UPDATED, Action.DIRECT, texts=("name", "content")),
+        "deleteAgentMemoryDirective": EventAction(E.DIRECTIVE_DELETED, Action.DIRECT),
+        "createAgentMemoryEntity": EventAction(
+            E.ENTITY_CREATED, Action.ENTITIES, id_field="entityId", texts=("canonicalName",)
+        ),
+        "updateAgentMemoryEntity": EventAction(E.ENTITY_UPDATED, Action.ENTITIES, texts=("canonicalName",)),
+        "deleteAgentMemoryEntity": EventAction(E.ENTITY_DELETED, Action.ENTITIES),
+        "linkAgentMemoryUnitEntity": EventAction(E.UNIT_ENTITY_LINKED, Action.LINK, units=("unitId",)),
+        "unlinkAgentMemoryUnitEntity": EventAction(E.UNIT_ENTITY_UNLINKED, Action.LINK, units=("unitId",)),
+        "createAgentMemoryLink": EventAction(E.LINK_CREATED, Action.LINK, units=_UNITS_OF_LINK),
+        "updateAgentMemoryLink": EventAction(E.LINK_UPDATED, Action.LINK, units=_UNITS_OF_LINK),
+        "deleteAgentMemoryLink": EventAction(E.LINK_DELETED, Action.LINK, units=_UNITS_OF_LINK),
+        "createAgentSessionHistory": EventAction(E.SESSION_CREATED, None),
+        "appendAgentSessionHistory": EventAction(E.SESSION_APPENDED, None),
+        "deleteAgentSessionHistory": EventAction(E.SESSION_DELETED, Action.ERASE_SHARED),
+    }
+)
+#: Actions that are known and not offered, with the reason.
+NOT_OFFERED: Mapping[str, str] = MappingProxyType(
+    {
+        "updateAgentMemoryUnit": "is not offered: PATCH /api/v1/units corrects a text, and vectors and facts follow",
+        "createAgentMemoryReflection": "is not offered: reflections are derived from facts",
+        "updateAgentMemoryReflection": "is not offered: reflections are derived from facts",
+        "updateAgentMemoryDoc": "is not offered: another text is another document",
+        "compactAgentSessionHistory": "is not offered: append what is new; a read of a history is bounded by itself",
+    }
+)

@@ -1,0 +1,147 @@
+"""Appends the event of a command and applies its projection, in one transaction.
+
+A command with a key is done once: its event's id follows from the key, so the log itself knows whether it was done.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import schema
+from store.database import Database
+from store.derived import bank_state
+from store.errors import ConcurrencyError, KeyReused, NotFound
+from store.log.append import append_events, read_versions
+from store.log.catalog import AGGREGATES, EVENTS, Aggregate, EventType, aggregate_id
+from store.log.envelope import Origin, build_command
+from store.log.locks import ENTER_LOG, hold_lock, share_lock
+from store.tenancy.quotas import charge_quota
+
+#: Aggregates whose changes are counted by the projection stage.
+COUNTED = frozenset({Aggregate.ENTITY, Aggregate.UNIT_ENTITY})
+#: Fields that the log adds up, which do not tell two commands apart.
+_ADDED = frozenset({"bytes", "erased"})
+# Commands of one bank follow each other, so that each sees what the one before it made.
+LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("entities", "bank"))
+_EVENT = schema.EVENT_STORE.c
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A change of one aggregate of a bank: the type of its event, and its data without host, bank and versions.
+
+    `expected`: the version that the caller saw; None: any. `identity`: the event's id where it follows from a key.
+    `units`: units of the bank that must live. `size`: the bytes that quotas are charged.
+    """
+
+    kind: EventType
+    fields: Mapping[str, Any] = field(repr=False)
+    expected: int | None = None
+    identity: UUID | None = None
+    units: Sequence[UUID] = ()
+    size: int = 0
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """The aggregate that it changes."""
+        return EVENTS[self.kind].aggregate
+
+    def is_same(self, kind: str, data: Mapping[str, Any], offered: Mapping[str, Any]) -> bool:
+        """Return whether an event of the log is that of this command, which offers this data."""
+        if kind != self.kind.value:
+            return False
+        return "erased" in data or _told(data) == _told(offered)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDone:
+    """The result of a command: a read that shows `position` shows it; the aggregate's version; whether it was new."""
+
+    position: int
+    version: int
+    new: bool
+
+
+async def apply_command(database: Database, origin: Origin, command: Command) -> CommandDone:
+    """Append a command's event, projected; the same key again changes nothing.
+
+    Raises ConcurrencyError (another version than expected, or it lives already), NotFound (it does not live, or a unit
+    does not), InvalidEvent, KeyReused, QuotaExceeded.
+    """
+    async with database.tenant(origin.host) as connection:
+        await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
+        known = await _find_done(connection, origin, command)
+        return known or await _append(connection, origin, command)
+
+
+async def _append(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone:
+    keys = AGGREGATES[command.aggregate].ids
+    subject = aggregate_id(origin.host, origin.bank, *(command.fields.get(name) for name in keys))
+    version = (await read_versions(connection, origin.host, [subject]))[subject]
+    await _check(connection, origin, command, version)
+    event = build_command(
+        origin, command.kind, command.fields, version=version + 1, identity=command.identity or uuid4()
+    )
+    position = await append_events(connection, origin.host, [event])
+    if position is None:
+        raise ConcurrencyError(command.aggregate.value, version, version + 1)
+    if command.aggregate in COUNTED:
+        await bank_state.request_recount(connection, origin, position)
+    if command.size:
+        await charge_quota(connection, origin.host, origin.bank, command.size)
+    return CommandDone(position, version + 1, new=True)
+
+
+async def _check(connection: AsyncConnection, origin: Origin, command: Command, version: int) -> None:
+    name, lives = command.aggregate.value, await _lives(connection, origin, command)
+    if EVENTS[command.kind].begins and lives:
+        raise ConcurrencyError(name, 0, version)
+    if not EVENTS[command.kind].begins and not lives:
+        raise NotFound("no such thing in this bank")
+    if command.expected not in (None, version):
+        raise ConcurrencyError(name, command.expected, version)
+    units = sorted(set(command.units))
+    living = select(func.count()).where(
+        schema.UNIT.c.host_id == origin.host,
+        schema.UNIT.c.bank_id == origin.bank,
+        schema.UNIT.c.unit_id.in_(units),
+        schema.UNIT.c.active,
+    )
+    if units and await connection.scalar(living) != len(units):
+        raise NotFound("no such unit")
+
+
+async def _lives(connection: AsyncConnection, origin: Origin, command: Command) -> bool:
+    spec = AGGREGATES[command.aggregate]
+    table = schema.METADATA.tables[f"afterturn.{spec.table}"]
+    lives: ColumnElement[bool] = table.c.removed_at.is_(None) if "removed_at" in table.c else table.c.active
+    named = (
+        table.c[column] == (UUID(str(command.fields[name])) if name.endswith("Id") else command.fields[name])
+        for name, column in spec.ids.items()
+    )
+    query = select(lives).where(table.c.host_id == origin.host, table.c.bank_id == origin.bank, *named)
+    return bool(await connection.scalar(query))
+
+
+async def _find_done(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone | None:
+    """Return what the command did before, by its key; None: nothing. Raises KeyReused for another command."""
+    if command.identity is None:
+        return None
+    query = select(_EVENT.event_type, _EVENT.data, _EVENT.position, _EVENT.aggregate_version).where(
+        _EVENT.host_id == origin.host, _EVENT.id == command.identity
+    )
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        return None
+    offered = build_command(origin, command.kind, command.fields)["data"]
+    if not command.is_same(row.event_type, row.data, offered):
+        raise KeyReused("this idempotency key was used for another command")
+    return CommandDone(row.position, row.aggregate_version, new=False)
+
+
+def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in _ADDED and value is not None}

@@ -1,0 +1,227 @@
+"""Commands of a portal: both forms do the same, once for each key, and what they did is readable at once."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from store import identity
+from store.replay import ReplayScope, verify_log
+from tests.producers.conftest import Tenant, World
+
+PORTAL = {"host": "lightapi.net", "service": "genai", "version": "0.1.0"}
+BANK = str(UUID(int=77))
+
+
+async def send(
+    tenant: Tenant, action: str, key: str | None = None, *, portal: bool = False, **data: Any
+) -> httpx.Response:
+    headers = {} if key is None else {"Idempotency-Key": key}
+    told = {"bankId": BANK, **data}
+    if portal:
+        return await tenant.http.post(
+            "/portal/command", json={**PORTAL, "action": action, "data": told}, headers=headers
+        )
+    return await tenant.http.post("/api/v1/commands", json={"action": action, "data": told}, headers=headers)
+
+
+async def do(tenant: Tenant, action: str, key: str | None = None, **data: Any) -> Mapping[str, Any]:
+    reply = await send(tenant, action, key, **data)
+    assert reply.status_code == 200, reply.text
+    told = reply.json()
+    result: Mapping[str, Any] = told.get("result", told)
+    assert not {"code", "statusCode"} & (set(told) | set(result))
+    return result
+
+
+async def refused(tenant: Tenant, action: str, key: str | None = None, **data: Any) -> str:
+    reply = await send(tenant, action, key, **data)
+    assert reply.status_code >= 400, reply.text
+    return str(reply.json()["error"]["code"])
+
+
+async def recalled(tenant: Tenant, query: str, bank: str = BANK) -> list[str]:
+    reply = await tenant.http.post("/api/v1/recall", json={"query": query, "bank": bank})
+    return [one["text"] for one in reply.json()["results"]]
+
+
+async def replays_equal(world: World, tenant: Tenant) -> None:
+    report = await verify_log(world.postgres.owner_url, ReplayScope(identity.host_id(tenant.host)))
+    assert (report.equal, [one.name for one in report.derived if not one.equal]) == (True, [])
+
+
+@pytest.mark.parametrize("portal", [False, True])
+@pytest.mark.law("L4")
+async def test_an_agent_retains_a_unit_and_recalls_it_at_once(world: World, *, portal: bool) -> None:
+    everybody = await world.tenant()
+    agent = await world.tenant(everybody.host, agent="planner")
+    host = identity.host_id(agent.host)
+    made = await do(agent, "createAgentMemoryBank", portal=portal, hostId=str(host), bankName="session-77")
+    assert made["bankId"] == str(identity.bank_id(host, f"@planner/{BANK}"))
+    said = {"content": "User: where is the violin?\nAssistant: In the attic.", "factType": "experience"}
+    kept = await do(agent, "retainAgentMemoryUnit", portal=portal, metadata={"session_id": "s"}, **said)
+    assert (UUID(kept["unitId"]).version, kept["identifiedBy"], kept["created"]) == (5, "text", True)
+    assert await recalled(agent, "violin") == [said["content"]]
+    again = await do(agent, "retainAgentMemoryUnit", portal=portal, metadata={"session_id": "s"}, **said)
+    assert (again["unitId"], again["created"]) == (kept["unitId"], False)
+    by_id = await do(agent, "retainAgentMemoryUnit", portal=portal, content="The cello too.", bankId=made["bankId"])
+    assert by_id["bankId"] == kept["bankId"], "the log's own id names the bank as well"
+    await do(agent, "deleteAgentMemoryUnit", portal=portal, unitId=kept["unitId"])
+    assert await recalled(agent, "violin") == []
+    await replays_equal(world, agent)
+
+
+@pytest.mark.law("L2")
+async def test_a_command_with_one_key_is_done_once(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    unit = await do(ana, "retainAgentMemoryUnit", "k1", content="The violin is in the attic.")
+    assert unit["identifiedBy"] == "key"
+    for _ in range(2):
+        again = await do(ana, "retainAgentMemoryUnit", "k1", content="The violin is in the attic.")
+        assert (again["unitId"], again["created"]) == (unit["unitId"], False)
+    assert await refused(ana, "retainAgentMemoryUnit", "k1", content="Another text.") == "KEY_REUSED"
+    other = await do(ana, "retainAgentMemoryUnit", "k2", content="The violin is in the attic.")
+    assert other["unitId"] != unit["unitId"]
+    rule = {"name": "tone", "content": "Answer briefly.", "priority": 3}
+    first = await do(ana, "createAgentMemoryDirective", "k3", **rule)
+    assert await do(ana, "createAgentMemoryDirective", "k3", **rule) == first
+    assert await refused(ana, "createAgentMemoryDirective", "k3", **{**rule, "priority": 4}) == "KEY_REUSED"
+    await do(ana, "deleteAgentMemoryUnit", unitId=unit["unitId"])
+    late = await do(ana, "retainAgentMemoryUnit", "k1", content="The violin is in the attic.")
+    assert (late["unitId"], late["created"]) == (unit["unitId"], False), "a late retry brings nothing back"
+    assert await recalled(ana, "violin") == ["The violin is in the attic."]
+    events = await world.sql(
+        "select count(*) from afterturn.event_store_t where host_id = :host and event_type like '%Directive%'",
+        host=identity.host_id(ana.host),
+    )
+    assert events[0][0] == 1
+
+
+async def test_versions_are_those_that_were_expected_or_a_conflict(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    rule = {"directiveId": str(uuid4()), "name": "tone", "content": "Answer briefly.", "priority": 3}
+    assert (await do(ana, "createAgentMemoryDirective", **rule))["aggregateVersion"] == 1
+    assert await refused(ana, "createAgentMemoryDirective", **rule) == "VERSION_CONFLICT", "it lives already"
+    changed = {**rule, "content": "Answer at length."}
+    assert await refused(ana, "updateAgentMemoryDirective", aggregateVersion=2, **changed) == "VERSION_CONFLICT"
+    skipping = {**changed, "newAggregateVersion": 3}
+    assert await refused(ana, "updateAgentMemoryDirective", aggregateVersion=1, **skipping) == "INVALID_ARGUMENT"
+    done = await do(ana, "updateAgentMemoryDirective", aggregateVersion=1, newAggregateVersion=2, **changed)
+    assert done["aggregateVersion"] == 2
+    listed = (await ana.http.get(f"/api/v1/directives?bank={BANK}")).json()["directives"]
+    assert [(one["content"], one["laid_down_by"]) for one in listed] == [("Answer at length.", "operator")]
+    place = {"directiveId": rule["directiveId"]}
+    assert await refused(ana, "deleteAgentMemoryDirective", aggregateVersion=1, **place) == "VERSION_CONFLICT"
+    assert (await do(ana, "deleteAgentMemoryDirective", aggregateVersion=2, **place))["aggregateVersion"] == 3
+    assert await refused(ana, "deleteAgentMemoryDirective", **place) == "NOT_FOUND"
+    unit = await do(ana, "retainAgentMemoryUnit", content="The violin is in the attic.")
+    named = {"unitId": unit["unitId"]}
+    assert await refused(ana, "deleteAgentMemoryUnit", aggregateVersion=4, **named) == "VERSION_CONFLICT"
+    assert await do(ana, "deleteAgentMemoryUnit", aggregateVersion=1, **named)
+    await replays_equal(world, ana)
+
+
+async def test_units_entities_and_links_are_joined_counted_and_parted(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    units = [
+        (await do(ana, "retainAgentMemoryUnit", content=f"The violin number {n} is in the attic."))["unitId"]
+        for n in range(2)
+    ]
+    link = {"fromUnitId": units[0], "toUnitId": units[1], "linkType": "causes"}
+    assert (await do(ana, "createAgentMemoryLink", weight=0.5, **link))["aggregateVersion"] == 1
+    assert (await do(ana, "updateAgentMemoryLink", weight=0.7, **link))["aggregateVersion"] == 2
+    assert await refused(ana, "createAgentMemoryLink", **{**link, "toUnitId": str(uuid4())}) == "NOT_FOUND"
+    entity = (await do(ana, "createAgentMemoryEntity", canonicalName="Karl Berger"))["entityId"]
+    tie = {"unitId": units[0], "entityId": entity}
+    assert (await do(ana, "linkAgentMemoryUnitEntity", **tie))["aggregateVersion"] == 1
+    assert (await do(ana, "unlinkAgentMemoryUnitEntity", **tie))["aggregateVersion"] == 2
+    assert await refused(ana, "unlinkAgentMemoryUnitEntity", **tie) == "NOT_FOUND"
+    assert (await do(ana, "linkAgentMemoryUnitEntity", **tie))["aggregateVersion"] == 3
+    await do(ana, "deleteAgentMemoryEntity", entityId=entity)
+    await do(ana, "deleteAgentMemoryLink", **link)
+    await replays_equal(world, ana)
+
+
+async def test_a_session_is_begun_appended_to_and_ended(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    session = {"sessionId": str(uuid4())}
+    token = ana.token
+    messages = [{"role": "user", "content": f"The violin; my key is {token}"}]
+    assert await refused(ana, "appendAgentSessionHistory", messages=messages, **session) == "NOT_FOUND"
+    made = await do(ana, "createAgentSessionHistory", messages=[], **session)
+    assert made["sessionId"] == str(identity.session_id(UUID(made["bankId"]), session["sessionId"]))
+    assert await refused(ana, "createAgentSessionHistory", messages=[], **session) == "VERSION_CONFLICT"
+    for n in (2, 3):
+        done = await do(ana, "appendAgentSessionHistory", f"m{n}", messages=messages, **session)
+        assert done["aggregateVersion"] == n
+    assert (await do(ana, "appendAgentSessionHistory", "m3", messages=messages, **session))["aggregateVersion"] == 3
+    rows = await world.sql(
+        "select message->>'content' from afterturn.session_message_t where host_id = :host order by seq",
+        host=identity.host_id(ana.host),
+    )
+    assert len(rows) == 2
+    assert all("violin" in row[0] and token not in row[0] for row in rows)
+    assert (await do(ana, "deleteAgentSessionHistory", **session))["aggregateVersion"] == 4
+    await replays_equal(world, ana)
+
+
+async def test_a_bank_is_changed_and_ended_when_it_is_empty(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    changed = await do(ana, "updateAgentMemoryBank", "b1", background="A household.", disposition={"empathy": 5})
+    assert changed["aggregateVersion"] == 2
+    assert (await do(ana, "updateAgentMemoryBank", "b1", background="A household.", disposition={"empathy": 5}))[
+        "aggregateVersion"
+    ] == 2
+    doc = await do(ana, "createAgentMemoryDoc", originalText="Check-in is from 3 pm.", title="Hotel")
+    unit = await do(ana, "retainAgentMemoryUnit", content="The violin is in the attic.")
+    session = {"sessionId": str(uuid4())}
+    await do(ana, "createAgentSessionHistory", **session)
+    reply = await send(ana, "deleteAgentMemoryBank")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (409, "BANK_IN_USE")
+    living = reply.json()["error"]["details"]
+    assert (living["documents"], living["sessions"], living["units"] >= 2) == (1, 1, True)
+    await do(ana, "deleteAgentMemoryDoc", docId=doc["docId"])
+    await do(ana, "deleteAgentMemoryUnit", unitId=unit["unitId"])
+    await do(ana, "deleteAgentSessionHistory", **session)
+    assert await refused(ana, "deleteAgentMemoryBank", aggregateVersion=1) == "VERSION_CONFLICT"
+    assert (await do(ana, "deleteAgentMemoryBank", "gone", aggregateVersion=2))["aggregateVersion"] == 3
+    assert (await do(ana, "deleteAgentMemoryBank", "gone", aggregateVersion=2))["aggregateVersion"] == 3
+    assert await refused(ana, "deleteAgentMemoryBank") == "NOT_FOUND"
+    await replays_equal(world, ana)
+
+
+@pytest.mark.law("L6")
+async def test_a_command_reaches_no_bank_of_another_agent_user_or_tenant(world: World, ana: Tenant) -> None:
+    planner, cook = await world.tenant(ana.host, agent="planner"), await world.tenant(ana.host, agent="cook")
+    user, foreign = await world.tenant(ana.host, user="ann"), await world.tenant()
+    made = await do(planner, "createAgentMemoryBank")
+    unit = await do(planner, "retainAgentMemoryUnit", content="The zq81 is in the attic.")
+    for other in (cook, user, foreign):
+        for bank in (BANK, made["bankId"]):
+            place = {"bankId": bank, "unitId": unit["unitId"]}
+            assert await refused(other, "deleteAgentMemoryUnit", **place) == "NOT_FOUND"
+            assert await refused(other, "updateAgentMemoryBank", bankId=bank, background="x") in (
+                "NOT_FOUND", "PERMISSION_DENIED",
+            )  # fmt: skip
+            await do(other, "retainAgentMemoryUnit", bankId=bank, content="The zq82 is in the cellar.")
+    assert await recalled(planner, "zq81 zq82") == ["The zq81 is in the attic."]
+    assert await refused(planner, "createAgentMemoryBank", agentDefId=str(uuid4())) == "PERMISSION_DENIED"
+    assert await refused(planner, "createAgentMemoryBank", userId=str(uuid4())) == "PERMISSION_DENIED"
+    assert await refused(planner, "retainAgentMemoryUnit", hostId=str(uuid4()), content="x") == "PERMISSION_DENIED"
+
+
+async def test_what_is_no_command_is_refused_before_anything_is_written(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    for action in ("updateAgentMemoryUnit", "createAgentMemoryReflection", "compactAgentSessionHistory", "dropTables"):
+        assert await refused(ana, action) == "INVALID_ARGUMENT"
+    assert await refused(ana, "createAgentMemoryDirective", name="x", content="y", unknown=1) == "INVALID_EVENT"
+    assert await refused(ana, "createAgentMemoryLink", fromUnitId="x", toUnitId="y", linkType="z") == "INVALID_ARGUMENT"
+    assert await refused(ana, "retainAgentMemoryUnit", content=" ") == "INVALID_ARGUMENT"
+    assert await refused(ana, "retainAgentMemoryUnit", "k" * 129, content="x") == "INVALID_ARGUMENT"
+    reader = await world.tenant(ana.host, write=False)
+    assert await refused(reader, "retainAgentMemoryUnit", content="x") == "PERMISSION_DENIED"
+    for wrong in ({"host": "other"}, {"service": "other"}, {"version": "9"}):
+        body = {**PORTAL, "action": "retainAgentMemoryUnit", "data": {"bankId": BANK, "content": "x"}, **wrong}
+        assert (await ana.http.post("/portal/command", json=body)).status_code == 422
