@@ -13,8 +13,8 @@ from producers.http.middleware import REQUEST_ID, CallMiddleware
 from producers.http.openapi import complete_description
 from producers.http.routes import (
     banks,
-    console,
     commands,
+    console,
     documentation,
     erasures,
     gateway,
