@@ -101,7 +101,7 @@ async def test_a_command_with_one_key_is_done_once(world: World, ana: Tenant) ->
 
 async def test_versions_are_those_that_were_expected_or_a_conflict(world: World, ana: Tenant) -> None:
     await do(ana, "createAgentMemoryBank")
-    rule = {"directiveId": str(uuid4()), "name": "tone", "content": "Answer briefly.", "priority": 3}
+    rule: dict[str, Any] = {"directiveId": str(uuid4()), "name": "tone", "content": "Answer briefly.", "priority": 3}
     assert (await do(ana, "createAgentMemoryDirective", **rule))["aggregateVersion"] == 1
     assert await refused(ana, "createAgentMemoryDirective", **rule) == "VERSION_CONFLICT", "it lives already"
     changed = {**rule, "content": "Answer at length."}
