@@ -22,7 +22,7 @@ from store.errors import NotFound
 from store.schema import API_KEY, ERASURE, HOST
 from store.tenancy.hosts import ADD_HOST, ensure_host, require_tenant_name
 from store.tenancy.recent_answers import RecentAnswers
-from store.tenancy.spaces import Space, has_owner, parse_space
+from store.tenancy.spaces import Space, has_owner
 from store.tenancy.tokens import is_well_formed, new_token
 
 #: Seconds for which an answer is cached: a revoked key works at most that much longer.
@@ -113,7 +113,7 @@ class Grant:
 
     def allows(self, bank: str) -> bool:
         """Return whether the key reaches this bank."""
-        return (self.banks is None or bank in self.banks) and (self.private_banks or not parse_space(bank).prefix)
+        return (self.banks is None or bank in self.banks) and (self.private_banks or not has_owner(bank))
 
 
 @dataclass(frozen=True, slots=True)
