@@ -10,7 +10,7 @@ from afterturn_client.contract.operators import Call, CallList
 from rich.text import Text
 
 from deploy.cli.existence import find_host_id
-from deploy.cli.ledger_rows import HostOption, LimitOption
+from deploy.cli.ledger_rows import HostOption
 from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, print_json
@@ -50,7 +50,7 @@ def list_command(
         timedelta | None,
         typer.Option(parser=parse_duration, metavar="LENGTH", help="Show calls newer than this age: 10m, 2h."),
     ] = None,
-    limit: LimitOption = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")] = 50,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:

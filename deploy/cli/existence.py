@@ -32,12 +32,6 @@ def require_existing(stack: Stack, host: str | None, bank: str | None) -> None:
             raise exit_with(wrong, 2)
 
 
-def find_host_name(stack: Stack, host: str) -> str:
-    """Return the name of a tenant, given by name or id; exits 2 when it does not exist."""
-    require_existing(stack, host, None)
-    return run_on_database(stack, lambda database: Keys(database).hosts())[find_host_id(host)]
-
-
 def find_host_id(host: str) -> UUID:
     """Return the id of a tenant, given by name or id."""
     try:

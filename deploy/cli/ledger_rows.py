@@ -28,7 +28,7 @@ OlderOption = Annotated[
     timedelta | None,
     typer.Option(parser=parse_duration, metavar="LENGTH", help="Only turns accepted longer ago than this: 10m, 2h."),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before several rows are changed.")
 ]

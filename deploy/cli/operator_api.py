@@ -7,6 +7,8 @@ change is then audited under the account that ran the command.
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -75,11 +77,8 @@ class OperatorApi:
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Return the service's answer; exits 1 when it fails or refuses, 2 for a wrong key or argument."""
-        with exit_on_outage():
-            try:
-                return self.ask(method, path, body, **query)
-            except ServiceAwayError as error:
-                raise exit_with(f"{self._base} does not answer ({error})", 1) from None
+        with self._exit_where_away():
+            return self.ask(method, path, body, **query)
 
     def read(self, shape: type[S], path: str, **query: Any) -> S:
         """Return what is there as its shape; exits as `call` does."""
@@ -94,7 +93,7 @@ class OperatorApi:
         if "tenant" in _find_wrong_fields(reply):
             tenant = (body or query).get("tenant")
             raise self._exit_without_tenant(str(tenant))
-        raise exit_with(f"the service refused: {_read_refusal(reply)}", 2 if reply.status in USAGE_STATUSES else 1)
+        raise _exit_refused(reply)
 
     def tenant_name(self, tenant: str | None) -> str | None:
         """Return the name of a tenant, given by name or id; exits 2 where there is none of this id."""
@@ -105,11 +104,21 @@ class OperatorApi:
 
     def require_tenant(self, tenant: str, tenant_id: UUID) -> str:
         """Return the name of the tenant of this id; exits 2 where there is none, and names those like `tenant`."""
-        with exit_on_outage():
+        with self._exit_where_away():
             found = self._exchange("GET", f"/tenants/{tenant_id}", None, {})
         if found.status == httpx.codes.NOT_FOUND:
             raise self._exit_without_tenant(tenant)
-        return str(self.call("GET", f"/tenants/{tenant_id}")["name"])
+        if found.status != httpx.codes.OK:
+            raise _exit_refused(found)
+        return str(found.value["name"])
+
+    @contextmanager
+    def _exit_where_away(self) -> Iterator[None]:
+        with exit_on_outage():
+            try:
+                yield
+            except ServiceAwayError as error:
+                raise exit_with(f"{self._base} does not answer ({error})", 1) from None
 
     def _exit_without_tenant(self, tenant: str) -> typer.Exit:
         there = [one["name"] for one in self.call("GET", "/tenants", limit=1000)["tenants"]]
@@ -183,6 +192,10 @@ def _read_refusal(reply: _Answer) -> str:
         return replace_unprintable(str(reply.value["error"]["message"]))
     except (KeyError, TypeError):
         return f"status {reply.status}"
+
+
+def _exit_refused(reply: _Answer) -> typer.Exit:
+    return exit_with(f"the service refused: {_read_refusal(reply)}", 2 if reply.status in USAGE_STATUSES else 1)
 
 
 def _find_wrong_fields(reply: _Answer) -> set[str]:

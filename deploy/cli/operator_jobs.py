@@ -70,9 +70,8 @@ def print_jobs(api: OperatorApi, selection: JobSelection, limit: int, *, as_json
     """Print the rows of a selection, the oldest first."""
     found, more = list[dict[str, Any]](), False
     for asked in selection.queries(api):
-        page = api.call("GET", "/jobs", **asked, limit=limit, names=True)
-        found += page["jobs"]
-        more = more or page["has_more"]
+        rows, rest = _read_up_to(api, asked, limit)
+        found, more = [*found, *rows], more or rest
     found.sort(key=lambda row: (row["accepted_at"], row["position"]))
     more = more or len(found) > limit
     page = {"jobs": found[:limit], "cursor": None, "has_more": more}
@@ -139,6 +138,17 @@ def change_rows(
     _print_counts(change, changed, dry_run=False, as_json=as_json)
     if changed.refused:
         raise typer.Exit(1)
+
+
+def _read_up_to(api: OperatorApi, asked: Mapping[str, Any], limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return at most `limit` rows of a query, and whether there are more."""
+    found, cursor, more = list[dict[str, Any]](), None, True
+    while more and len(found) < limit:
+        most = min(PAGE, limit - len(found))
+        page = api.call("GET", "/jobs", **asked, limit=most, cursor=cursor, names=True)
+        found += page["jobs"]
+        cursor, more = page.get("cursor"), page["has_more"]
+    return found, more
 
 
 def _read_turn(api: OperatorApi, turn: str, place: BankFilter) -> Any:

@@ -193,6 +193,14 @@ def test_a_proxy_that_cannot_be_used_is_said_in_a_line(home: Path, monkeypatch: 
         assert "Traceback" not in refused.stderr
 
 
+def test_a_service_that_is_away_is_named_whatever_is_asked_of_it(home: Path) -> None:
+    assert home
+    url = closed_port()
+    for command in ("status", "jobs list", "quota show --host 0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20"):
+        away = run("--url", url, "--key", OPERATOR, *command.split())
+        assert (away.exit_code, f"{url} does not answer" in away.stderr) == (1, True), away.stderr
+
+
 @pytest.mark.parametrize(
     "url", ["http://memory.example", "http://10.0.0.7:8300", "memory.example", f"https://u:{SECRET}@h"]
 )
