@@ -20,7 +20,7 @@ from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall import speed
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallProbe
-from deploy.lab.bench.recall.filling import BankFiller, Phrases
+from deploy.lab.bench.recall.filling import BankFiller, Phrases, name_person
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
 from deploy.lab.demo.data import load_demo
@@ -41,6 +41,8 @@ from store.recall.recaller import Recaller
 from store.tenancy.keys import Grant
 
 BANK = speed.LARGE
+#: The project that users share, and messages in it.
+PEOPLE_BANK, PEOPLE_UNITS = "people", 1_000
 CLIENTS = 8
 #: Database connections: enough for all clients, and for the parallel reads of a call.
 CONNECTIONS = 24
@@ -58,13 +60,15 @@ Lane = list[Callable[[], Awaitable[object]]]
 class TurnSizes:
     """The size of a run: a bank of `units` units; `rounds` of ours and floor, each with `turns` turns per client.
 
-    `seconds` is the duration of the measurement at a fixed rate.
+    `seconds` is the duration of the measurement at a fixed rate. `users` share a project with `facts` facts.
     """
 
     units: int = 100_000
     rounds: int = 5
     turns: int = 30
     seconds: int = 15
+    users: int = 300
+    facts: int = 10_000
 
 
 FULL = TurnSizes(rounds=10, turns=60, seconds=60)
@@ -83,7 +87,10 @@ async def run(on: speed.RecallServers, say: Say, sizes: TurnSizes) -> BenchOutco
             floors = Floors(here, await here.new_host(database))
             await floors.prepare(database, CONNECTIONS)
             say(f"a bank of {sizes.units} units with sessions and facts")
-            await _fill_bank(on, here, BankFiller(here.owner, host, await Phrases.read(embedder)), sizes.units)
+            filler = BankFiller(here.owner, host, await Phrases.read(embedder))
+            await filler.fill(PEOPLE_BANK, min(sizes.units, PEOPLE_UNITS))
+            await filler.fill_people(PEOPLE_BANK, _list_users(sizes.users), sizes.facts)
+            await _fill_bank(on, here, filler, sizes.units)
             notifier = Notifier(_create_broker(on.redis_url.get_secret_value()))
             try:
                 bench = await TurnBench.open(
@@ -165,6 +172,8 @@ class TurnBench:
             measures += await self._beside_floors(clients, sizes)
         say(f"{PER_SECOND} calls a second for {sizes.seconds} s")
         measures += await self._at_a_rate(sizes.seconds)
+        say(f"a turn of each of {sizes.users} users who share {sizes.facts} facts")
+        measures += await self._of_each_user(sizes.users)
         return BenchOutcome(machine, measures, asdict(sizes))
 
     async def _beside_floors(self, clients: int, sizes: TurnSizes) -> list[Measure]:
@@ -209,6 +218,23 @@ class TurnBench:
         return [
             *_p95_measures(name, before, after, *UNDER_LOAD_MS),
             Measure(f"failed_{name}", "calls", failed, MeasureTarget("<=", 0.0)),
+        ]
+
+    async def _of_each_user(self, users: int) -> list[Measure]:
+        """Prepare a turn of each user of a shared project: its first fact has to be that user's own name."""
+        took, wrong = list[float](), 0
+        for nth, user in enumerate(_list_users(users)):
+            said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What do I like?"}]}
+            place = {"bank": PEOPLE_BANK, "session_id": user, "turn_id": "next", "user_id": user}
+            begun = time.perf_counter()
+            prepared = await self.memory.lifecycle.before_turn(self.grant, {**place, "current_input": [said]})
+            took.append(time.perf_counter() - begun)
+            lines = prepared["input_items"][1]["content"][0]["text"].splitlines()
+            first = next((line for line in lines if line.startswith("[1]")), "")
+            wrong += not first.startswith(f"[1] {name_person(nth)} (the user): ")
+        return [
+            Measure("wrong_person_first", "users", wrong, MeasureTarget("<=", 0.0)),
+            Measure("before_p95_of_each_user", "ms", compute_p95_ms(took), MeasureTarget("<=", ALONE_MS[0])),
         ]
 
     def _build_lanes(
@@ -256,6 +282,10 @@ class TurnBench:
         names = [identity.turn_id(session, turn.turn_name) for turn in made]
         bodies = [_body_of(f"asked-{lane}", turn.turn_name, [one.content for one in turn.messages]) for turn in made]
         return (session, names), [partial(self.memory.lifecycle.after_turn, self.grant, body) for body in bodies]
+
+
+def _list_users(count: int) -> list[str]:
+    return [f"user-{nth}" for nth in range(count)]
 
 
 class NoHistory(Exception):

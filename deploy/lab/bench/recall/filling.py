@@ -35,6 +35,32 @@ NOISE = 0.02
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SPEAKERS = (("user", "Ana"), ("assistant", "Guide"))
 SYLLABLES = ("ka", "lo", "mi", "ren", "dor", "vas", "tel", "un", "bri", "osh", "pe", "gan", "zu", "fil", "har", "eth")
+#: Facts of users in turn: first each user's name, then what they like, a minute after each other.
+PEOPLE = """
+    with said as (
+        select n, ($3::uuid[])[1 + n % cardinality($3::uuid[])] as person, n < cardinality($3::uuid[]) as is_name,
+               gen_random_uuid() as unit, $6::timestamptz + n * interval '1 minute' as at,
+               case when n < cardinality($3::uuid[]) then ($4::text[])[1 + n] else 'thing ' || n end as value
+          from generate_series(0, $5::int - 1) n
+    ), unit as (
+        insert into afterturn.agent_memory_unit_t
+               (host_id, bank_id, unit_id, content, event_date, fact_type, user_id, origin, turn_id, position, metadata,
+                update_ts, update_user)
+        select $1, $2, unit, case when is_name then 'The user''s name is ' else 'The user likes ' end || value || '.',
+               at, 'world', person, 'extraction', unit, 1 + n,
+               jsonb_build_object('fact_id', case when is_name then 'user_name' else 'user_like' end,
+                                  'key', case when is_name then 'name' else value end, 'value', value,
+                                  'tier', case when is_name then 'L0' else 'L2' end,
+                                  'confidence', case when is_name then '0.95' else '0.85' end),
+               at, 'bench'
+          from said
+    )
+    insert into afterturn.fact_t
+           (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, said, weight)
+    select $1, $2, unit, person::text, case when is_name then 'user_name' else 'user_like' end,
+           case when is_name then 'name' else lower(value) end, lower(value), 1 + n, at, 1 + n,
+           case when is_name then 1.3 else 1.05 end
+      from said"""
 
 TABLES = (
     "agent_memory_unit_t",
@@ -128,6 +154,20 @@ class BankFiller:
         key = (self.host, bank, identity.unit_id(turn, 0))
         return (*key, subject, f"{subject}.like.{number}", "like", value, number + 1, at, 1)
 
+    async def fill_people(self, bank: str, users: Sequence[str], facts: int) -> None:
+        """Create current facts of a bank's users in turn, each beginning with the name that `name_person` gives."""
+        arguments = (
+            self.host,
+            identity.bank_id(self.host, bank),
+            [identity.user_id(self.host, user) for user in users],
+            [name_person(nth) for nth in range(len(users))],
+            facts,
+            BEGIN,
+        )
+        async with self.engine.connect() as connection:
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            await raw.execute(PEOPLE, *arguments)
+
     async def settle(self) -> None:
         """Vacuum and analyze the tables, as autovacuum would do later."""
         async with self.engine.connect() as connection:
@@ -140,6 +180,11 @@ class BankFiller:
         for table, nth in (("agent_memory_unit_t", 0), ("unit_vector_t", 1), ("unit_word_t", 2)):
             await _copy_rows(raw, table, [row[nth] for row in rows])
         await raw.fetch(POST, self.host, made.bank, len(rows))
+
+
+def name_person(number: int) -> str:
+    """Return the name of a user with this number, in letters."""
+    return "".join(SYLLABLES[int(digit)] for digit in f"{number:03}").capitalize()
 
 
 async def _copy_rows(raw: Any, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

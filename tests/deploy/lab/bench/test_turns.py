@@ -15,7 +15,7 @@ from tests.servers import TestValkey
 
 pytestmark = pytest.mark.nightly
 
-SMALL = TurnSizes(units=200, rounds=1, turns=2, seconds=1)
+SMALL = TurnSizes(units=200, rounds=1, turns=2, seconds=1, users=12, facts=60)
 PROMISED = {
     "before_p50_1_client": "<= 2.5",
     "after_p50_1_client": "<= 4.0",
@@ -26,6 +26,8 @@ PROMISED = {
     "before_p95_20_per_s": "<= 300.0",
     "after_p95_20_per_s": "<= 100.0",
     "failed_20_per_s": "<= 0.0",
+    "wrong_person_first": "<= 0.0",
+    "before_p95_of_each_user": "<= 60.0",
 }
 
 
@@ -41,4 +43,5 @@ async def test_every_promise_is_measured_beside_its_floor_and_nothing_stays_behi
     for name in ("before_p50_1_client", "after_p50_1_client"):
         assert rows[name]["ratio"] == pytest.approx(rows[name]["ours"] / rows[name]["floor"], rel=0.01)
     assert outcome.sizes["units"] == 200
+    assert rows["wrong_person_first"]["ours"] == 0
     assert set((await left_behind(on.servers)).values()) == {0}
