@@ -1,8 +1,10 @@
 """The local sentence model: fastembed on files from installed packages, no network."""
 
 import asyncio
+import hashlib
 import os
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,8 @@ from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import TokenPace
 from embeddings.readable_text import clean_text, is_latin
-from embeddings.settings import EmbeddingSettings, Variant
+from embeddings.remote import derive_generation
+from embeddings.settings import MODEL_FILE, EmbeddingSettings, Variant
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -31,6 +34,8 @@ _DIMENSIONS = 384
 _GENERATIONS = {Variant.LEAN: 1, Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
 #: More characters than 256 tokens of any written language hold; the rest is not even tokenised.
 _MAX_CHARACTERS = 8192
+#: Bytes of a model's weights, at the beginning and at the end, by which its files are told apart.
+_HASHED_BYTES = 1_048_576
 #: Most cached token counts, about 3 MB.
 _MOST_COUNTS = 32_768
 
@@ -61,24 +66,20 @@ class TokenCounts:
         return [known[key] for key in keys]
 
 
-class LocalEmbedder:
-    """The model all-MiniLM-L6-v2 in this process, 384 dimensions, on one thread of its own.
+class InProcessEmbedder(ABC):
+    """A sentence model in this process, 384 dimensions, on one thread of its own.
 
     Make it anywhere, but load it (`load`, or the first `embed`) only in the process that uses it: a loaded
     model does not survive a fork. Several calls at once take turns, one run of the model each.
     """
 
-    name: str
     dimensions: int = _DIMENSIONS
-    generation: int
-    understands: str = "english"
 
-    def __init__(self, settings: EmbeddingSettings, cache: Path) -> None:
-        """Keep the settings; `cache` is the folder in which the model's files are assembled."""
-        self.name = f"all-MiniLM-L6-v2 ({settings.variant})"
-        self.generation = _GENERATIONS[settings.variant]
+    def __init__(self, settings: EmbeddingSettings, *, name: str, generation: int) -> None:
+        """Keep the settings, and the model's name and generation."""
+        self.name = name
+        self.generation = generation
         self._settings = settings
-        self._cache = cache
         self._model: TextEmbedding | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._tokenizer: Tokenizer | None = None
@@ -119,17 +120,13 @@ class LocalEmbedder:
         """
         return self._waiting_ms + self._pace.estimate_ms(texts)
 
-    def can_read(self, text: str) -> bool:
-        """Return whether a text is in Latin letters: of others the model knows some single letters, no words."""
-        return is_latin(text)
-
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return each text's number of tokens, uncut, without the two that frame it; blocks for long texts."""
         return self._counts.count_tokens(texts)
 
     def _count_new(self, texts: Sequence[str]) -> list[int]:
         if self._tokenizer is None:
-            folder = model_folder(self._settings, self._cache)
+            folder = self._find_folder()
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
@@ -155,16 +152,19 @@ class LocalEmbedder:
 
     def _loaded(self) -> "TextEmbedding":
         if self._model is None:
-            folder = model_folder(self._settings, self._cache)
+            folder = self._find_folder()
             model = _open_model(folder, self._settings.threads)
             self._check(model, folder)
             self._model = model
         return self._model
 
+    @abstractmethod
+    def _find_folder(self) -> Path:
+        """Return the folder with the model and its tokenizer. Raises ModelMissing."""
+
+    @abstractmethod
     def _check(self, model: "TextEmbedding", folder: Path) -> None:
-        cosine = least_cosine(np.concatenate([_run(model, [text])[0] for text in TEXTS]))
-        if not cosine >= LEAST_COSINE:
-            raise ModelMismatch(f"{folder} is not {self.name} (cosine {cosine:.2f}); remove it to make it anew")
+        """Raise ModelMismatch where the loaded model is not the right one."""
 
     async def _embed(self, texts: list[str], thread: ThreadPoolExecutor) -> NDArray[np.float32]:
         """Embed batch by batch: between two of them other calls have the thread."""
@@ -186,6 +186,64 @@ class LocalEmbedder:
             return model, readable, [[0]]
         lengths = [model.token_count(text) for text in readable]
         return model, readable, list(group_by_length(lengths, self._settings.batch_tokens))
+
+
+class LocalEmbedder(InProcessEmbedder):
+    """The model all-MiniLM-L6-v2, which understands English, from files of installed packages."""
+
+    understands: str = "english"
+
+    def __init__(self, settings: EmbeddingSettings, cache: Path) -> None:
+        """Keep the settings; `cache` is the folder in which the model's files are assembled."""
+        name = f"all-MiniLM-L6-v2 ({settings.variant})"
+        super().__init__(settings, name=name, generation=_GENERATIONS[settings.variant])
+        self._cache = cache
+
+    def can_read(self, text: str) -> bool:
+        """Return whether a text is in Latin letters: of others the model knows some single letters, no words."""
+        return is_latin(text)
+
+    def _find_folder(self) -> Path:
+        return model_folder(self._settings, self._cache)
+
+    def _check(self, model: "TextEmbedding", folder: Path) -> None:
+        cosine = least_cosine(np.concatenate([_run(model, [text])[0] for text in TEXTS]))
+        if not cosine >= LEAST_COSINE:
+            raise ModelMismatch(f"{folder} is not {self.name} (cosine {cosine:.2f}); remove it to make it anew")
+
+
+class FolderEmbedder(InProcessEmbedder):
+    """A sentence model of the operator's, from a folder with `model.onnx` and its tokenizer; texts are mean-pooled.
+
+    Its generation follows from the files, so another model in the same folder is another one.
+    """
+
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        """Keep the settings, which have checked the folder."""
+        self._folder = Path(settings.folder)
+        super().__init__(settings, name=self._folder.name, generation=derive_generation(hash_model(self._folder)))
+
+    def _find_folder(self) -> Path:
+        return self._folder
+
+    def _check(self, model: "TextEmbedding", folder: Path) -> None:
+        vectors, _ = _run(model, [TEXTS[0]])
+        if vectors.shape[1] != _DIMENSIONS:
+            raise ModelMismatch(
+                f"{folder} gives vectors of {vectors.shape[1]} numbers; they have to have {_DIMENSIONS}"
+            )
+
+
+def hash_model(folder: Path) -> str:
+    """Return a digest of a model's tokenizer, and of the size, beginning and end of its weights."""
+    digest = hashlib.sha256((folder / "tokenizer.json").read_bytes())
+    with (folder / MODEL_FILE).open("rb") as weights:
+        size = weights.seek(0, os.SEEK_END)
+        digest.update(size.to_bytes(8, "big"))
+        for start in (0, max(0, size - _HASHED_BYTES)):
+            weights.seek(start)
+            digest.update(weights.read(_HASHED_BYTES))
+    return digest.hexdigest()
 
 
 def _run(model: "TextEmbedding", texts: list[str]) -> tuple[NDArray[np.float32], float]:

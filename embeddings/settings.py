@@ -12,6 +12,9 @@ from embeddings.rerank_files import model_file
 
 #: The path at which an OpenAI-compatible service turns texts into vectors.
 EMBEDDINGS_PATH = "/v1/embeddings"
+#: The files of a sentence model in a folder, as exporters to ONNX write them.
+MODEL_FILE = "model.onnx"
+MODEL_FILES = (MODEL_FILE, "tokenizer.json", "tokenizer_config.json", "config.json")
 #: A model's name on the hub.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
@@ -21,6 +24,8 @@ class Provider(StrEnum):
 
     #: The sentence model in this process.
     LOCAL = "local"
+    #: A sentence model of the operator's, in this process.
+    FOLDER = "folder"
     #: A model behind an OpenAI-compatible endpoint.
     REMOTE = "remote"
 
@@ -134,8 +139,15 @@ class EmbeddingSettings(BaseModel):
 
     provider: Provider = Field(
         default=Provider.LOCAL,
-        description="where vectors are made: `local` (the bundled model, which understands English alone) or `remote` "
-        "(an OpenAI-compatible service, say with a multilingual model); after a change run `afterturn embed`",
+        description="where vectors are made: `local` (the bundled model, which understands English alone), `folder` (a "
+        "model of yours, say a multilingual one) or `remote` (an OpenAI-compatible service); after a change run "
+        "`afterturn embed`",
+    )
+    folder: str = Field(
+        default="",
+        max_length=1024,
+        description="absolute path of a folder with a sentence model of 384 numbers: model.onnx and its tokenizer; "
+        "needed with provider folder; after a change of its files run `afterturn embed`",
     )
     remote: RemoteSettings = Field(default_factory=RemoteSettings)
     variant: Variant = Field(
@@ -168,4 +180,13 @@ class EmbeddingSettings(BaseModel):
                 _ = self.remote.url
             except ValueError as error:
                 raise ValueError(f"remote.base_url {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _folder_holds_a_model(self) -> Self:
+        if self.provider is Provider.FOLDER:
+            if not self.folder.startswith("/"):
+                raise ValueError("provider folder needs folder, an absolute path")
+            if missing := [name for name in MODEL_FILES if not (Path(self.folder) / name).is_file()]:
+                raise ValueError(f"folder holds no sentence model: there is no {', no '.join(missing)}")
         return self

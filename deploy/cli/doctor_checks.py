@@ -167,6 +167,8 @@ async def check_model(patient: DoctorTarget) -> DoctorFinding:
 def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     if settings.provider is Provider.REMOTE:
         return "see whether embedding.remote.base_url answers, and whether the key and the model are its own"
+    if settings.provider is Provider.FOLDER:
+        return "see whether embedding.folder holds a sentence model of 384 numbers (docs/languages.md)"
     return f"{INSTALL_EMBEDDED}; if it is damaged, remove the folder models and start again"
 
 
