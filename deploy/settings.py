@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from deploy import settings_layers as layers
 from deploy.observability.tracing import TracingSettings
 from deploy.settings_errors import SettingProblem, SettingsError, explain_errors, find_field
+from deploy.settings_names import unify_names
 from embeddings.settings import EmbeddingSettings
 from producers.mcp.settings import NO_EFFECT
 from producers.settings import (
@@ -230,6 +231,7 @@ def load_settings(
     stack.append(layers.SettingsLayer(layers.OPTION, dict(overrides or {})))
     merged, origins = layers.merge_layers(Settings, stack)
     problems = [problem for layer in stack for problem in layers.check_layer(Settings, layer)]
+    problems += unify_names(Settings, merged, origins)
     settings = _validate_settings(merged, origins, problems)
     if settings is None or problems:
         raise SettingsError(tuple(problems))

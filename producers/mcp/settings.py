@@ -75,15 +75,31 @@ class ToolSettings(BaseModel):
 
 
 class HeuristicSettings(BaseModel):
-    """The seed's LLM that reads turns; `enrichment.*` is what does that here."""
+    """The settings of the LLM that reads turns under the seed's names; each is one value with `enrichment.*`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = _without_effect(False, "set enrichment.* to have a model read turns")
-    model: str = _without_effect("openai/gpt-oss-120b", "enrichment.model names it", min_length=1, max_length=256)
-    base_url: str = _without_effect("", "enrichment.base_url names it", pattern=r"^$|^https?://[^/?#\s]+[^?#\s]*$")
-    timeout_ms: int = _without_effect(12_000, "set enrichment.timeout_seconds", ge=1, le=600_000)
-    max_output_tokens: int = _without_effect(800, "set enrichment.max_output_tokens", ge=1, le=1_000_000)
+    enabled: bool = Field(default=False, description="as enrichment.enabled, under the seed's name")
+    model: str = Field(
+        default="openai/gpt-oss-120b",
+        min_length=1,
+        max_length=256,
+        description="as enrichment.model, under the seed's name",
+    )
+    base_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://[^/?#\s]+[^?#\s]*$",
+        description="as enrichment.base_url, under the seed's name: an absolute URL, needed when enabled",
+    )
+    timeout_ms: int = Field(
+        default=12_000,
+        ge=1,
+        le=600_000,
+        description="as enrichment.timeout_seconds, in milliseconds, under the seed's name",
+    )
+    max_output_tokens: int = Field(
+        default=800, ge=16, le=65_536, description="as enrichment.max_output_tokens, under the seed's name"
+    )
 
 
 class BankMemorySettings(BaseModel):

@@ -260,16 +260,16 @@ IDLE: dict[str, tuple[str, ...]] = {
     "compaction_min_age_hours": ("-1", "876001", "soon"),
     "summary_refresh_interval_minutes": ("-1", "525601", "[60]"),
     "max_processed_turns": ("0", "-1", "1000000001"),
-    "heuristic.enabled": ("perhaps", "2"),
-    "heuristic.model": ("''", "[]"),
-    "heuristic.base_url": ("api.openai.com", "'https://x/?a=b'", "'https://x/#f'", "ftp://x"),
-    "heuristic.timeout_ms": ("0", "600001"),
-    "heuristic.max_output_tokens": ("0", "1000001"),
 }
 RANGES = IDLE | {
     "recent_context_items": ("-1", "129", "many"),
     "recall_facts_limit": ("-1", "201"),
     "search_limit": ("-1", "21"),
+    "heuristic.enabled": ("perhaps", "2"),
+    "heuristic.model": ("''", "[]"),
+    "heuristic.base_url": ("api.openai.com", "'https://x/?a=b'", "'https://x/#f'", "ftp://x"),
+    "heuristic.timeout_ms": ("0", "600001"),
+    "heuristic.max_output_tokens": ("0", "1000001"),
     "l1_retention_days": ("-1", "36501", "1.5", "a day"),
     "l2_retention_days": ("-1", "36501", "1.5"),
     "tiers.expiry": ("never",),
@@ -302,6 +302,38 @@ def test_the_seeds_settings_are_taken_word_for_word_and_those_without_effect_are
         3,
         1,
     )
+
+
+#: The seed's names of what `enrichment` has.
+HEURISTIC = "{model: own, base_url: 'https://models.example', timeout_ms: 2500, max_output_tokens: 64, enabled: true}"
+
+
+def test_the_seeds_names_of_the_model_set_it(tmp_path: Path) -> None:
+    file = written(tmp_path, f"settings: {{mcp: {{memory: {{heuristic: {HEURISTIC}}}}}}}")
+    loaded = load_settings({}, config=file)
+    one, other = loaded.settings.enrichment, loaded.settings.api.mcp.memory.heuristic
+    assert (one.enabled, one.model, one.url) == (True, "own", "https://models.example/v1/responses")
+    assert (one.timeout_seconds, one.max_output_tokens) == (2.5, 64)
+    assert loaded.origins["enrichment.model"] == loaded.origins["api.mcp.memory.heuristic.model"]
+    again = load_settings({"AFTERTURN_ENRICHMENT__TIMEOUT_SECONDS": "2.5"}, config=file).settings
+    assert again.api.mcp.memory.heuristic == other
+    ours = {"AFTERTURN_ENRICHMENT__TIMEOUT_SECONDS": "3", "AFTERTURN_ENRICHMENT__MODEL": "ours"}
+    shown = load_settings(ours).settings.api.mcp.memory.heuristic
+    assert (shown.timeout_ms, shown.model, shown.enabled) == (3000, "ours", False)
+
+
+@pytest.mark.parametrize("name, value", [("TIMEOUT_SECONDS", "3"), ("MODEL", "other"), ("ENABLED", "false")])
+def test_a_setting_with_two_values_under_its_two_names_is_an_error(tmp_path: Path, name: str, value: str) -> None:
+    file = written(tmp_path, f"settings: {{mcp: {{memory: {{heuristic: {HEURISTIC}}}}}}}")
+    key = {"TIMEOUT_SECONDS": "timeout_ms"}.get(name, name.lower())
+    assert f"api.mcp.memory.heuristic.{key}" in problems({f"AFTERTURN_ENRICHMENT__{name}": value}, file)
+
+
+@pytest.mark.parametrize("url", ["''", "models.example", "'https://'"])
+def test_a_model_without_an_absolute_address_is_an_error_at_the_start(tmp_path: Path, url: str) -> None:
+    file = written(tmp_path, f"settings: {{mcp: {{memory: {{heuristic: {{enabled: true, base_url: {url}}}}}}}}}")
+    assert {key.split(".")[0] for key in problems({}, file)} <= {"api", "enrichment"}
+    assert problems({}, file)
 
 
 @pytest.mark.parametrize(
