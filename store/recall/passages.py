@@ -12,7 +12,7 @@ from typing import NamedTuple
 from store.text.word_rules import strip_accents
 
 #: The size of a passage, and that of one of the later passages of an answer, of which more fit so.
-TOKENS, LATER_TOKENS = 120, 60
+TOKENS, LATER_TOKENS = 120, 40
 #: Of English text; in other scripts a character is up to one token.
 CHARACTERS_PER_TOKEN = 4
 #: Characters of a text, from its beginning, that are searched.

@@ -84,11 +84,11 @@ async def test_lines_that_tell_the_time_of_day_because_all_are_of_one_day_stay_w
     assert sent <= used <= room
 
 
-async def test_passages_after_the_first_ten_are_half_as_long() -> None:
+async def test_passages_after_the_first_ten_are_a_third_as_long() -> None:
     told = "The lemon is here. " * 40
     found = [item(number, f"{number} {told}") for number in range(30)]
     kept, _ = await cut_to_budget(found, 20_000, {"lemon": 1.0}, AnswerPrinter.of("lines", found), COUNTER)
-    assert [300 < len(one.text) <= 480 for one in kept] == [True] * FIRST + [False] * (len(kept) - FIRST)
+    assert [160 < len(one.text) <= 480 for one in kept] == [True] * FIRST + [False] * (len(kept) - FIRST)
     assert all(one.cut and "The lemon is here." in one.text for one in kept)
     assert len(kept) == 30
 
