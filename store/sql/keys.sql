@@ -141,3 +141,26 @@ begin atomic
 end;
 revoke all on function afterturn.close_console_session(bytea) from public;
 grant execute on function afterturn.close_console_session(bytea) to afterturn_operator;
+
+-- Open a session with the keys of another one and one key more, in the place of that of its kind; the other one ends.
+-- False: the session or the key has ended.
+create or replace function afterturn.widen_console_session(p_secret_hash bytea, p_old_hash bytea, p_key_hash bytea)
+returns boolean
+language plpgsql volatile security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_key uuid;
+    v_operator uuid;
+begin
+    select u.key_id, u.operator_key_id into v_key, v_operator from afterturn.use_console_session(p_old_hash) u;
+    if coalesce(v_key, v_operator) is null
+       or not afterturn.open_console_session(p_secret_hash, false, array[p_key_hash]) then
+        return false;
+    end if;
+    update public.afterturn_console_session s
+       set key_id = coalesce(s.key_id, v_key), operator_key_id = coalesce(s.operator_key_id, v_operator)
+     where s.secret_hash = p_secret_hash;
+    delete from public.afterturn_console_session s where s.secret_hash = p_old_hash;
+    return true;
+end $$;
+revoke all on function afterturn.widen_console_session(bytea, bytea, bytea) from public;
+grant execute on function afterturn.widen_console_session(bytea, bytea, bytea) to afterturn_operator;

@@ -21,6 +21,7 @@ from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.tokens import LINK_PREFIX, SECRET_BYTES, SESSION_PREFIX, is_well_formed, new_token
 
 OPEN = "select afterturn.open_console_session($1, $2, $3) as done"
+WIDEN = "select afterturn.widen_console_session($1, $2, $3) as done"
 FOLLOW = "select afterturn.follow_console_link($1, $2) as done"
 CLOSE = "select afterturn.close_console_session($1)"
 FIND_KEY = "select * from afterturn.find_key_of_session($1)"
@@ -74,6 +75,19 @@ class ConsoleSessions:
         """
         secret = _new_secret()
         return secret if await self._store(secret.digest(), keys, is_link=False) else None
+
+    async def widen(self, old: SessionSecret, key: str) -> SessionSecret | None:
+        """Return a session with the keys of another, which ends, and with this one in the place of that of its kind.
+
+        None: the session or the key has ended, or is none.
+        """
+        if not old.is_well_formed or not is_well_formed(key):
+            return None
+        secret = _new_secret()
+        rows = await self._database.operator_fetch(WIDEN, secret.digest(), old.digest(), hash_token(key))
+        self._grants.clear()
+        self._operators.clear()
+        return secret if rows[0]["done"] else None
 
     async def create_link(self, *keys: str) -> str | None:
         """Return the code of a link that opens one session for these keys within an hour; None as in `open`."""

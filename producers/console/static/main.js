@@ -7,23 +7,32 @@ import { linkTo, showContent, useAddress, useContentShown } from "./core/hooks.j
 import { Chip, Empty, Failure, Guarded, Loading, Page } from "./core/parts.js";
 import { LANGUAGES, chooseLanguage, language, t } from "./core/texts.js";
 import { Bank } from "./pages/bank.js";
+import { Job } from "./pages/job.js";
 import { Memory } from "./pages/memory.js";
+import { Now } from "./pages/now.js";
 import { Recall } from "./pages/recall.js";
 import { Session } from "./pages/session.js";
-import { SignIn, takeLink } from "./pages/sign_in.js";
+import { KeyNeeded, SignIn, takeLink } from "./pages/sign_in.js";
 import { Turn } from "./pages/turn.js";
 import { Unit } from "./pages/unit.js";
+import { Work } from "./pages/work.js";
 
-/** Each page by its name in the address, and the entry of the navigation that it belongs to. */
+/**
+ * Each page by its name in the address: the entry of the navigation that it belongs to, and the kind of key it needs.
+ * `stays`: it goes on while its query changes; others begin anew, with the focus on their heading.
+ */
 const PAGES = {
-  memory: { view: Memory, under: "memory" },
-  bank: { view: Bank, under: "memory" },
-  session: { view: Session, under: "memory" },
-  turn: { view: Turn, under: "memory" },
-  unit: { view: Unit, under: "memory" },
-  recall: { view: Recall, under: "recall" },
+  memory: { view: Memory, under: "memory", needs: "tenant" },
+  bank: { view: Bank, under: "memory", needs: "tenant" },
+  session: { view: Session, under: "memory", needs: "tenant" },
+  turn: { view: Turn, under: "memory", needs: "tenant" },
+  unit: { view: Unit, under: "memory", needs: "tenant" },
+  recall: { view: Recall, under: "recall", needs: "tenant" },
+  work: { view: Work, under: "work", needs: "operator", stays: true },
+  job: { view: Job, under: "work", needs: "operator" },
+  now: { view: Now, under: "now", needs: "operator" },
 };
-const NAVIGATION = ["memory", "recall"];
+const NAVIGATION = ["memory", "recall", "work", "now"];
 const THEME = "afterturn.theme";
 const THEMES = ["auto", "light", "dark"];
 
@@ -68,11 +77,18 @@ function Who({ who }) {
   </div>`;
 }
 
-function Shell({ who, leave }) {
+function View({ found, who, query, join }) {
+  if (!found) return html`<${Page} title=${t("app.unknown")}><${Empty} title=${t("app.unknown")} /><//>`;
+  if (!who[found.needs])
+    return html`<${Page} title=${t(`nav.${found.under}`)}><${KeyNeeded} kind=${found.needs} join=${join} /><//>`;
+  return html`<${found.view} who=${who} query=${query} />`;
+}
+
+function Shell({ who, join, leave }) {
   const { page, query } = useAddress();
   const shown = useContentShown();
   const found = PAGES[page];
-  const key = location.hash;
+  const key = found?.stays ? page : location.hash;
   return html`<a class="skip" href="#content" onClick=${(event) => {
       event.preventDefault();
       document.querySelector("h1")?.focus();
@@ -86,9 +102,7 @@ function Shell({ who, leave }) {
     </header>
     <main id="content">
       <${Guarded} key=${key}>
-        ${found
-          ? html`<${found.view} key=${key} who=${who} query=${query} />`
-          : html`<${Page} title=${t("app.unknown")}><${Empty} title=${t("app.unknown")} /><//>`}
+        <${View} found=${found} who=${who} query=${query} join=${join} />
       <//>
     </main>
     <footer class="account">
@@ -125,7 +139,7 @@ function Console() {
   };
   if (state.loading) return html`<main class="sign-in"><${Loading} /></main>`;
   if (state.error) return html`<main class="sign-in"><${Failure} error=${state.error} retry=${look} /></main>`;
-  if (state.who) return html`<${Shell} who=${state.who} leave=${leave} />`;
+  if (state.who) return html`<${Shell} who=${state.who} join=${(who) => set({ who })} leave=${leave} />`;
   return html`<${SignIn} link=${link} ended=${state.ended} done=${(who) => set({ who })} />`;
 }
 

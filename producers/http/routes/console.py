@@ -123,7 +123,8 @@ async def create_console_link(request: Request) -> Response:
     "/console/session",
     **describe_route(
         "Sign in to the console",
-        "Opens a session for a key or a one-time link. It is in two halves, a cookie (HttpOnly, SameSite=Strict) and "
+        "Opens a session for a key or a one-time link; a key that is shown with a session is added to it. It is in "
+        "two halves, a cookie (HttpOnly, SameSite=Strict) and "
         "`session`; it ends after 12 hours without a call, and with its key.",
         CallerClass.BODY_KEYS,
         {201: DescribedAnswer("the session is open", (SignedInAnswer,))},
@@ -133,7 +134,7 @@ async def create_console_link(request: Request) -> Response:
 )
 async def create_console_session(request: Request) -> Response:
     asked, sessions = await _read_own_body(request, SignInBody), _require_sessions(request)
-    secret = await (sessions.open(asked.key) if asked.key is not None else sessions.follow_link(asked.link or ""))
+    secret = await _open_session(sessions, asked, read_session(request))
     if secret is None:
         raise Unauthenticated("this link opens nothing (any more)" if asked.key is None else KEY_ENDED)
     body = {**await _describe_session(request, sessions, secret), "session": secret.page}
@@ -176,6 +177,15 @@ async def delete_console_session(request: Request) -> Response:
     response = Response(status_code=204)
     clear_cookie(response)
     return response
+
+
+async def _open_session(
+    sessions: ConsoleSessions, asked: SignInBody, known: SessionSecret | None
+) -> SessionSecret | None:
+    if asked.key is None:
+        return await sessions.follow_link(asked.link or "")
+    widened = None if known is None else await sessions.widen(known, asked.key)
+    return widened or await sessions.open(asked.key)
 
 
 async def _read_own_body(request: Request, model: type[B]) -> B:

@@ -30,6 +30,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for function in (
         "open_console_session(bytea, boolean, bytea[])",
+        "widen_console_session(bytea, bytea, bytea)",
         "follow_console_link(bytea, bytea)",
         "find_key_of_session(bytea)",
         "find_operator_of_session(bytea)",

@@ -11,6 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 from starlette.responses import HTMLResponse
 
+from store.ledger.workers import WorkerRegistry
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import Tenant, World
@@ -212,6 +213,94 @@ async def test_an_operators_key_is_shown_no_content(world: World, visitor: Visit
     visitor.forgive("403")
 
 
+async def fail(world: World, tenant: Tenant, *turns: str, stage: str = "extraction") -> None:
+    """Store turns whose work in a stage is dead."""
+    await remember(tenant, *turns)
+    await world.sql(
+        "update afterturn.ledger_t l set status = 'dead', attempts = 5, error_category = 'timeout',"
+        " error_reason = 'no answer' from afterturn.host_t h where h.host_id = l.host_id and h.name = :host"
+        " and l.stage = :stage returning 1",
+        host=tenant.host,
+        stage=stage,
+    )
+
+
+async def states(world: World, tenant: Tenant, stage: str = "extraction") -> list[str]:
+    rows = await world.sql(
+        "select l.status from afterturn.ledger_t l join afterturn.host_t h using (host_id) where h.name = :host"
+        " and l.stage = :stage order by l.position",
+        host=tenant.host,
+        stage=stage,
+    )
+    return [row.status for row in rows]
+
+
+async def test_a_dead_row_is_retried_by_a_click_and_another_dropped(
+    world: World, ana: Tenant, visitor: Visitor
+) -> None:
+    await fail(world, ana, "one", "two")
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    await visitor.open(f"work?{urlencode({'tenant': ana.host, 'status': 'dead'})}")
+    await visitor.sees("timeout: no answer")
+    await visitor.click("Retry")
+    await visitor.sees("1 dead rows match. Each is requeued with a fresh attempt budget")
+    await visitor.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    await visitor.sees("1 changed.")
+    assert sorted(await states(world, ana)) == ["dead", "pending"]
+    await visitor.click("Drop")
+    await visitor.page.get_by_label("Why they are dropped").fill("no use")
+    await visitor.page.get_by_role("dialog").get_by_role("button", name="Drop").click()
+    await visitor.sees("Nothing matches")
+    assert sorted(await states(world, ana)) == ["pending", "skipped"]
+    await visitor.open(f"work?{urlencode({'tenant': ana.host})}")
+    await visitor.page.get_by_role("link", name="extraction").first.click()
+    await visitor.sees("Work of a turn")
+    await visitor.page.get_by_role("table", name="Rows").wait_for()
+
+
+async def test_all_that_match_are_counted_first_and_then_changed(world: World, ana: Tenant, visitor: Visitor) -> None:
+    await fail(world, ana, *(f"turn {n}" for n in range(7)))
+    other = await world.tenant()
+    await fail(world, other, "of another tenant")
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    await visitor.open("work")
+    await visitor.page.get_by_label("Tenant").fill(ana.host)
+    await visitor.page.keyboard.press("Enter")
+    await visitor.page.get_by_role("link", name="Remove the filter Tenant").wait_for()
+    await visitor.click("Count")
+    await visitor.sees("7 dead")
+    await visitor.click("Retry all dead rows that match")
+    await visitor.sees("7 dead rows match.")
+    assert await states(world, ana) == ["dead"] * 7
+    await visitor.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    await visitor.sees("7 changed.")
+    assert await states(world, ana) == ["pending"] * 7
+    assert await states(world, other) == ["dead"]
+    # Filters stand there when nothing matches, and in the address.
+    await visitor.page.get_by_label("Error").fill("nothing")
+    await visitor.page.keyboard.press("Enter")
+    await visitor.sees("Nothing matches")
+    assert "category=nothing" in visitor.page.url
+    await visitor.page.get_by_role("link", name="Remove the filter Error").click()
+    await visitor.page.get_by_role("table", name="Work").wait_for()
+    await other.http.aclose()
+
+
+async def test_a_key_of_an_operator_is_added_to_a_session(world: World, ana: Tenant, visitor: Visitor) -> None:
+    worker = f"test:{uuid4().hex[:6]}"
+    await WorkerRegistry(world.database).begin(worker, "0.1.0", ["extraction"])
+    await remember(ana, "The boiler is old")
+    await visitor.sign_in(ana.token)
+    await visitor.open("now")
+    await visitor.sees("A key of an operator is needed")
+    await visitor.page.get_by_label("Key of an operator").fill(await OperatorKeys(world.database).create("on call"))
+    await visitor.click("Sign in")
+    await visitor.sees("Queues")
+    await visitor.sees(worker)
+    await visitor.open("bank?bank=default")
+    await visitor.sees("monday")
+
+
 #: Poison for every name and text: markup, a script's end, a scheme, marks of direction, one long word, quotes.
 POISON = (
     "<img src=x onerror=alert(1)>",
@@ -317,7 +406,7 @@ FRAME = """
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 async def test_every_page_is_readable_for_everyone(
-    ana: Tenant, browser: Browser, url: str, width: int, *, dark: bool
+    world: World, ana: Tenant, browser: Browser, url: str, width: int, *, dark: bool
 ) -> None:
     """Nothing that axe-core calls serious, and nothing wider than the window."""
     [unit] = await remember(ana, "I moved to Ljubljana in May")
@@ -336,6 +425,7 @@ async def test_every_page_is_readable_for_everyone(
             ("session?session_id=monday", turn),
             (f"turn?session_id=monday&turn_id={turn}", "extraction"),
             (f"unit?unit_id={unit}", "Facts drawn from it"),
+            ("now", "A key of an operator is needed"),
             ("recall?k=3", "Ask a question"),
         ):
             await visitor.open(address)
@@ -345,6 +435,20 @@ async def test_every_page_is_readable_for_everyone(
         await visitor.page.get_by_label("Question").fill("Where did I move to?")
         await visitor.click("Ask")
         await visitor.sees("What a prompt gets")
+        assert await visitor.find_serious_faults() == []
+        assert await visitor.fits()
+        await visitor.open("now")
+        await visitor.page.get_by_label("Key of an operator").fill(await OperatorKeys(world.database).create("all"))
+        await visitor.click("Sign in")
+        await visitor.sees("Queues")
+        assert await visitor.find_serious_faults() == []
+        assert await visitor.fits()
+        await visitor.open(f"work?tenant={ana.host}")
+        await visitor.page.get_by_role("table", name="Work").wait_for()
+        assert await visitor.find_serious_faults() == []
+        assert await visitor.fits()
+        await visitor.page.get_by_role("link", name="extraction").first.click()
+        await visitor.page.get_by_role("table", name="Rows").wait_for()
         assert await visitor.find_serious_faults() == []
         assert await visitor.fits()
         await visitor.open(f"unit?unit_id={unit}")
@@ -361,6 +465,7 @@ async def test_the_console_is_worked_by_keyboard_alone_and_speaks_german(ana: Te
     await visitor.sees("Banks that your key reaches")
     await visitor.page.get_by_label("Language").select_option("de")
     await visitor.sees("Banken, die Ihr Schlüssel erreicht")
+    await visitor.page.get_by_role("link", name="default").wait_for()
     # A page that is opened has the focus on its heading: the first bank is next.
     await visitor.page.keyboard.press("Tab")
     await visitor.page.keyboard.press("Enter")

@@ -63,6 +63,27 @@ async def test_a_session_of_both_keys_is_a_tenants_and_an_operators(database: Da
     assert await sessions.find_grant(alone) is None
 
 
+async def test_a_key_is_added_to_a_session_in_the_place_of_one_of_its_kind(database: Database) -> None:
+    host, token = await make_key(database)
+    other = await Keys(database).create(host, "other", write=False)
+    operator = await OperatorKeys(database).create("on call")
+    sessions = ConsoleSessions(database)
+    first = await sessions.open(token)
+    assert first is not None
+    both = await sessions.widen(first, operator)
+    assert both is not None
+    assert await sessions.find_operator(both) is not None
+    assert await sessions.find_grant(both) == await Keys(database).authenticate(token)
+    assert await sessions.find_grant(first) is None
+    changed = await sessions.widen(both, other)
+    assert changed is not None
+    assert await sessions.find_grant(changed) == await Keys(database).authenticate(other)
+    assert await sessions.find_operator(changed) is not None
+    assert await sessions.widen(first, token) is None
+    assert await sessions.widen(changed, "at_nothing") is None
+    assert await sessions.find_grant(changed) is not None
+
+
 async def test_what_is_no_valid_key_opens_nothing(database: Database) -> None:
     host, token = await make_key(database)
     sessions, keys = ConsoleSessions(database), Keys(database)

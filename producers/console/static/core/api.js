@@ -32,8 +32,8 @@ function address(path, query) {
   return url;
 }
 
-/** Call the API and return its JSON; null for an empty answer. Raises ApiError, NoAnswer. */
-export async function call(method, path, { query, body } = {}) {
+/** Call the API and return its JSON; null for an empty answer. `accept`: statuses that are answers. Raises ApiError, NoAnswer. */
+export async function call(method, path, { query, body, accept = [] } = {}) {
   const headers = {};
   const half = session.half();
   if (half) headers["x-console-session"] = half;
@@ -54,7 +54,7 @@ export async function call(method, path, { query, body } = {}) {
   }
   if (response.status === 204) return null;
   const answer = await response.json().catch(() => null);
-  if (response.ok && answer !== null) return answer;
+  if ((response.ok || accept.includes(response.status)) && answer !== null) return answer;
   const error = answer?.error || { code: `HTTP ${response.status}`, message: response.statusText };
   if (response.status === 401 && half) {
     session.forget();
@@ -82,3 +82,13 @@ export const setPin = (bank, id, pinned) => call(pinned ? "PUT" : "DELETE", `${u
 export const forgetUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, with_facts: true } });
 export const eraseUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, erase: true } });
 export const recall = (body) => call("POST", `${V1}/recall`, { body });
+
+const OPERATOR = `${V1}/operator`;
+export const getHealth = () => call("GET", "/health/ready", { accept: [503] });
+export const getStatus = () => call("GET", `${OPERATOR}/status`);
+export const listWorkers = () => call("GET", `${OPERATOR}/workers`);
+export const listTenants = (query) => call("GET", `${OPERATOR}/tenants`, { query });
+export const listJobs = (query) => call("GET", `${OPERATOR}/jobs`, { query });
+export const countJobs = (query) => call("GET", `${OPERATOR}/jobs/count`, { query });
+export const getJob = (id, tenant) => call("GET", `${OPERATOR}/jobs/${encodeURIComponent(id)}`, { query: { tenant } });
+export const changeJobs = (body) => call("POST", `${OPERATOR}/jobs`, { body });

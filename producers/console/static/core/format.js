@@ -41,3 +41,17 @@ export const Named = ({ name }) => html`<${Said} text=${name} most=${120} />`;
 /** A text of the table in which `code` stands between grave accents. */
 export const Prose = ({ text }) =>
   text.split("`").map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
+
+const UNITS = [
+  [86400, "day"],
+  [3600, "hour"],
+  [60, "minute"],
+  [1, "second"],
+];
+
+/** A length of time by its largest unit. */
+export function age(seconds) {
+  const [size, unit] = UNITS.find(([size]) => seconds >= size) || UNITS[UNITS.length - 1];
+  const shown = { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 0 };
+  return new Intl.NumberFormat(language, shown).format(Math.floor(seconds / size));
+}

@@ -107,9 +107,8 @@ export const Tabs = ({ items, now }) => html`<nav class="tabs" aria-label=${now}
 </nav>`;
 
 /** Content behind a question: it is not asked of the API before it is wanted. */
-export function Gate({ who, children }) {
+export function Gate({ children }) {
   const shown = useContentShown();
-  if (!who.tenant) return html`<${Empty} title=${t("gate.title")} help=${t("gate.operator")} />`;
   if (shown) return children;
   return html`<${Empty} title=${t("gate.title")} help=${t("gate.lead")}>
     <button type="button" class="primary" onClick=${() => showContent(true)}>${t("gate.show")}</button>
@@ -117,7 +116,7 @@ export function Gate({ who, children }) {
 }
 
 /** A change that is told before it is made. `act` makes it and returns what to say; an error stays in the dialog. */
-export function Change({ title, act, verb, danger, close, done, children }) {
+export function Change({ title, act, verb, danger, blocked, close, done, children }) {
   const box = useRef();
   const [state, set] = useState({});
   useEffect(() => box.current.showModal(), []);
@@ -139,7 +138,7 @@ export function Change({ title, act, verb, danger, close, done, children }) {
       ${state.error && html`<${Failure} error=${state.error} />`}
       <div class="actions">
         <button type="button" onClick=${() => box.current.close()}>${t("app.cancel")}</button>
-        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${state.busy}>${verb}</button>
+        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${state.busy || blocked}>${verb}</button>
       </div>
     </form>
   </dialog>`;

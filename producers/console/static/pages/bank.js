@@ -11,7 +11,7 @@ const SESSIONS = 50;
 // A listed text has 2,000 characters at most: so a page stays below 200 kB.
 const UNITS = 20;
 
-export function Bank({ who, query: { bank = "default", view = "sessions" } }) {
+export function Bank({ query: { bank = "default", view = "sessions" } }) {
   const fresh = useLoad(() => getFreshness(bank), [bank]);
   const tabs = [
     { id: "sessions", text: t("bank.sessions"), to: linkTo("bank", { bank }) },
@@ -26,7 +26,7 @@ export function Bank({ who, query: { bank = "default", view = "sessions" } }) {
   >
     <${Tabs} items=${tabs} now=${view} />
     ${view === "units"
-      ? html`<${Gate} who=${who}><${UnitList} bank=${bank} /><//>`
+      ? html`<${Gate}><${UnitList} bank=${bank} /><//>`
       : html`<${SessionList} bank=${bank} />`}
   <//>`;
 }

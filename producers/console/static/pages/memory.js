@@ -9,9 +9,7 @@ import { t } from "../core/texts.js";
 
 const PAGE = 50;
 
-export function Memory({ who }) {
-  if (!who.tenant)
-    return html`<${Page} title=${t("banks.title")}><${Empty} title=${t("gate.title")} help=${t("gate.operator")} /><//>`;
+export function Memory() {
   const columns = [t("banks.name"), t("banks.scope"), t("banks.language"), t("banks.ends")];
   const rows = ({ banks }) =>
     banks.length

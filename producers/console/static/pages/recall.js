@@ -13,13 +13,7 @@ const KINDS = ["world", "experience", "opinion", "observation", "mental_model"];
 const ARM_COLOURS = ["dense", "lexical", "time", "recent", "pinned"];
 const BANKS = 200;
 
-export function Recall({ who, query }) {
-  if (!who.tenant)
-    return html`<${Page} title=${t("recall.title")}><${Empty} title=${t("gate.title")} help=${t("gate.operator")} /><//>`;
-  return html`<${Explorer} query=${query} />`;
-}
-
-function Explorer({ query }) {
+export function Recall({ query }) {
   const [asked, setAsked] = useState(null);
   const [state, set] = useState({});
   const turn = useRef(0);

@@ -10,7 +10,7 @@ import { t } from "../core/texts.js";
 const WATCH_MS = 1000;
 const MOVING = new Set(["pending", "running"]);
 
-export function Turn({ who, query }) {
+export function Turn({ query }) {
   const { bank = "default", session_id, turn_id } = query;
   const crumbs = [
     { text: t("nav.memory"), to: linkTo("memory") },
@@ -18,7 +18,7 @@ export function Turn({ who, query }) {
     { text: session_id, to: linkTo("session", { bank, session_id }) },
   ];
   return html`<${Page} title=${html`<${Named} name=${turn_id} />`} lead=${t("turns.turn")} crumbs=${crumbs}>
-    <${Gate} who=${who}><${WatchedTurn} bank=${bank} session_id=${session_id} turn_id=${turn_id} /><//>
+    <${Gate}><${WatchedTurn} bank=${bank} session_id=${session_id} turn_id=${turn_id} /><//>
   <//>`;
 }
 

@@ -14,7 +14,7 @@ export function Unit({ who, query: { bank = "default", unit_id } }) {
     title=${t("unit.title")}
     crumbs=${[{ text: t("nav.memory"), to: linkTo("memory") }, bankCrumb(bank)]}
   >
-    <${Gate} who=${who}><${ShownUnit} key=${unit_id} who=${who} bank=${bank} id=${unit_id} /><//>
+    <${Gate}><${ShownUnit} key=${unit_id} who=${who} bank=${bank} id=${unit_id} /><//>
   <//>`;
 }
 
