@@ -272,20 +272,10 @@ LISTED = {"jobs": [ROW], "cursor": None, "has_more": False}
 CHANGED = {"ok": True, "changed": 1, "left": 0}
 #: A command, what the service answers in turn, what it was last asked, and what the command says.
 COMMANDS: dict[str, tuple[list[Any], tuple[str, Any], dict[str, Any]]] = {
-    "workers list": (
-        [{"workers": [WORKER]}],
-        ("GET /workers", None),
-        {"workers": [WORKER]},
-    ),
     "worker drain app-1:1:2 --wait 1m": (
         [{"ok": True, "draining": ["app-1:1:2"]}, {"workers": [WORKER]}],
         ("GET /workers", None),
         {"workers": {"app-1:1:2": "drained"}},
-    ),
-    f"jobs show {ROW['id']} --host acme": (
-        [{"turn_id": ROW["id"], "jobs": [ROW], "history": []}],
-        (f"GET /jobs/{ROW['id']}", None),
-        {"turn_id": ROW["id"], "jobs": [ROW], "history": []},
     ),
     "jobs list --stage extraction --host acme --bank b --older-than 10m": (
         [LISTED],
@@ -296,24 +286,6 @@ COMMANDS: dict[str, tuple[list[Any], tuple[str, Any], dict[str, Any]]] = {
         [COUNTED, LISTED, CHANGED],
         ("POST /jobs", {"action": "retry", "tenant": "acme", "stage": "extraction", "ids": [ROW["id"]]}),
         {"dry_run": False, "selected": 1, "retried": 1, "left": 0},
-    ),
-    f"jobs retry {ROW['id']} --host acme --dry-run": (
-        [{"turn_id": ROW["id"], "jobs": [ROW], "history": []}],
-        (f"GET /jobs/{ROW['id']}", None),
-        {"dry_run": True, "selected": 1, "retried": 0, "left": 0},
-    ),
-    "jobs drop --host acme --status dead --reason wiped --yes": (
-        [COUNTED, LISTED, CHANGED],
-        (
-            "POST /jobs",
-            {"action": "drop", "reason": "wiped", "tenant": "acme", "stage": "extraction", "ids": [ROW["id"]]},
-        ),
-        {"dry_run": False, "selected": 1, "dropped": 1, "left": 0},
-    ),
-    "jobs drain --host acme": (
-        [{"pending": 0, "running": 0, "unknown": 1, "dead": 2}],
-        ("GET /jobs/count", None),
-        {"drained": True, "undone": 0, "dead": 2, "unknown": 1},
     ),
 }
 
