@@ -21,24 +21,31 @@ $$;
 -- The position of a bank's first turn with a text that has no vector of the live embedding model, though the bank has
 -- vectors of another one: null without such a turn among the first 500. While the texts are embedded anew, in the order of
 -- the log, the ledger has a row of each turn that waits.
+-- In plpgsql, whose plans are kept: every recall asks.
 create or replace function afterturn.first_without_vector(p_host uuid, p_bank uuid) returns bigint
-language sql stable as $$
-    select (select min(t.position)
+language plpgsql stable as $$
+declare
+    v_live smallint;
+begin
+    select m.generation into v_live from public.afterturn_live_model m;
+    -- Two looks at the ends of the generations in the key's order: with one model they find nothing.
+    if v_live is null
+       or not exists (select from afterturn.unit_vector_t v
+                       where v.host_id = p_host and v.bank_id = p_bank and v.generation < v_live)
+      and not exists (select from afterturn.unit_vector_t v
+                       where v.host_id = p_host and v.bank_id = p_bank and v.generation > v_live) then
+        return null;
+    end if;
+    return (select min(t.position)
               from (select t.turn_id, t.position from afterturn.turn_t t
                      where t.host_id = p_host and t.bank_id = p_bank order by t.position limit 500) t
              where exists (select from afterturn.agent_memory_unit_t u
                             where u.host_id = p_host and u.bank_id = p_bank and u.turn_id = t.turn_id and u.active
                               and not exists (select from afterturn.unit_vector_t v
                                                where v.host_id = p_host and v.bank_id = p_bank
-                                                 and v.generation = m.generation and v.unit_id = u.unit_id
-                                                 and v.chunk = 0)))
-      from public.afterturn_live_model m
-     -- Two looks at the ends of the generations in the key's order: with one model they find nothing.
-     where exists (select from afterturn.unit_vector_t v
-                    where v.host_id = p_host and v.bank_id = p_bank and v.generation < m.generation)
-        or exists (select from afterturn.unit_vector_t v
-                    where v.host_id = p_host and v.bank_id = p_bank and v.generation > m.generation)
-$$;
+                                                 and v.generation = v_live and v.unit_id = u.unit_id
+                                                 and v.chunk = 0)));
+end $$;
 
 -- The freshness with every undone row counted, as one call that sets the tenant itself. After a change of the embedding
 -- model, texts that have no vector of it yet are undone, whether or not a row of the ledger waits for them.
