@@ -163,13 +163,16 @@ begin
 end $$;
 
 -- Whether a bank has ended after a position of the log, whatever has begun in it since, or has expired by a time.
+-- WHY plpgsql: a body that is bound to the tables would be dropped with them, when a replay swaps them.
 create or replace function afterturn.bank_has_ended(p_host uuid, p_bank uuid, p_position bigint, p_at timestamptz) returns boolean
-language sql stable
-return exists (select from afterturn.event_store_t e
-                where e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key = '' and e.position > p_position
-                  and e.event_type = 'AgentMemoryBankDeletedEvent')
-    or exists (select from afterturn.agent_memory_bank_t b
-                where b.host_id = p_host and b.bank_id = p_bank and b.expires_at <= p_at);
+language plpgsql stable as $$
+begin
+    return exists (select from afterturn.event_store_t e
+                    where e.host_id = p_host and e.bank_id = p_bank and e.aggregate_key = '' and e.position > p_position
+                      and e.event_type = 'AgentMemoryBankDeletedEvent')
+        or exists (select from afterturn.agent_memory_bank_t b
+                    where b.host_id = p_host and b.bank_id = p_bank and b.expires_at <= p_at);
+end $$;
 
 -- Decides what becomes of turns that have no outcome yet, and writes the events of those that are accepted to the log, with
 -- the version of the session's history and the number of each message in its session. Of beginnings, those of banks and sessions that
