@@ -5,7 +5,7 @@ import typer
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_base_url, check_way
 
-from deploy.cli.operator_api import read_refusal
+from deploy.cli.operator_api import find_operator_key, read_refusal
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import find_running_stack, read_key
@@ -19,8 +19,12 @@ class ConsoleUnavailable(Exception):
     """The service gives no link; the text says why."""
 
 
-def create_link(stack: Stack, *keys: str) -> str:
-    """Return the URL that signs a browser in once, within an hour, with these keys. Raises ConsoleUnavailable."""
+def create_link(stack: Stack) -> str:
+    """Return the URL that signs a browser in once, within an hour, with the stack's keys, an operator's included.
+
+    Raises ConsoleUnavailable.
+    """
+    keys = [key for key in dict.fromkeys((read_key(stack), find_operator_key(stack))) if key]
     try:
         check_way(check_base_url(stack.api), allow_http=stack.allow_http)
         # Nothing of the environment: a proxy would see the keys.
@@ -40,13 +44,13 @@ def console_command(*, data: DataOption = None, as_json: JsonOption = False) -> 
     """Print a link that signs a browser in to the console: it works once, within an hour.
 
     The console shows what is remembered and why a recall answers as it does, and repairs it. The link signs in with the
-    stack's own key, or with the key of the service that `--url` or a context names.
+    stack's own keys, or with the key of the service that `--url` or a context names.
 
     **Example:** `afterturn console`
     """
     stack = find_running_stack(data)
     try:
-        url = create_link(stack, read_key(stack))
+        url = create_link(stack)
     except ConsoleUnavailable as error:
         raise exit_with(str(error), 1) from None
     if as_json:

@@ -64,7 +64,7 @@ class OperatorApi:
     def __init__(self, stack: Stack) -> None:
         """Use the stack's API. Exits 2 when there is no operator's key and no database, or a key must not be sent."""
         self._stack = stack
-        self._key = _find_operator_key(stack)
+        self._key = find_operator_key(stack)
         self._on_database = not self._key
         if self._on_database and not stack.operator_url.get_secret_value():
             raise exit_with(
@@ -155,7 +155,7 @@ def read_answer(shape: type[S], answer: object) -> S:
         raise exit_with(f"the service answered in a form that this command does not know: {error}", 1) from None
 
 
-def _find_operator_key(stack: Stack) -> str:
+def find_operator_key(stack: Stack) -> str:
     """Return the operator's key of the context or of the local stack; '' where there is none."""
     key = stack.key.get_secret_value() if stack.key else ""
     if key.startswith(OPERATOR_PREFIX):

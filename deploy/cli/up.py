@@ -138,7 +138,7 @@ def _print_ready(stack: Stack) -> None:
 def _describe_console(stack: Stack) -> list[str]:
     """Return the line that says how to open the console; no line where it is not served."""
     try:
-        return [f"Console (this link signs in once): {create_link(stack, stack.api_key())}"]
+        return [f"Console (this link signs in once): {create_link(stack)}"]
     except ConsoleUnavailable:
         return []
 

@@ -10,6 +10,8 @@ import { Bank } from "./pages/bank.js";
 import { Job } from "./pages/job.js";
 import { Memory } from "./pages/memory.js";
 import { Now } from "./pages/now.js";
+import { People } from "./pages/people.js";
+import { Person } from "./pages/person.js";
 import { Recall } from "./pages/recall.js";
 import { Session } from "./pages/session.js";
 import { KeyNeeded, SignIn, takeLink } from "./pages/sign_in.js";
@@ -28,11 +30,13 @@ const PAGES = {
   turn: { view: Turn, under: "memory", needs: "tenant" },
   unit: { view: Unit, under: "memory", needs: "tenant" },
   recall: { view: Recall, under: "recall", needs: "tenant" },
+  people: { view: People, under: "people", needs: "tenant" },
+  person: { view: Person, under: "people", needs: "tenant" },
   work: { view: Work, under: "work", needs: "operator", stays: true },
   job: { view: Job, under: "work", needs: "operator" },
   now: { view: Now, under: "now", needs: "operator" },
 };
-const NAVIGATION = ["memory", "recall", "work", "now"];
+const NAVIGATION = ["memory", "recall", "people", "work", "now"];
 const THEME = "afterturn.theme";
 const THEMES = ["auto", "light", "dark"];
 

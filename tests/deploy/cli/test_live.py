@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from afterturn_client import (
     Afterturn,
@@ -349,3 +350,17 @@ async def test_a_history_of_items_is_kept_whole_and_given_back_before_the_next_t
     assert list(prepared.input_items)[-4:] == [*asked, *told, *next_asked]
     with pytest.raises(TurnConflictError):
         await client.after_turn("items", "1", next_asked)
+
+
+async def test_a_link_of_the_console_signs_in_once_with_the_keys_of_the_stack(live: Live) -> None:
+    link = (await asyncio.to_thread(live.answer, "console"))["url"]
+    page, _, code = link.partition("#link=")
+    async with httpx.AsyncClient(base_url=live.stack.api) as browser:
+        shown = await browser.get(page)
+        assert "default-src 'none'" in shown.headers["content-security-policy"]
+        reply = await browser.post("/api/v1/console/session", json={"link": code})
+        assert (reply.status_code, reply.json()["tenant"], reply.json()["operator"]) == (201, "default", True)
+        browser.headers["x-console-session"] = reply.json()["session"]
+        assert (await browser.get("/api/v1/banks")).status_code == 200
+        assert (await browser.get("/api/v1/operator/status")).status_code == 200
+        assert (await browser.post("/api/v1/console/session", json={"link": code})).status_code == 401

@@ -11,11 +11,14 @@ import pytest_asyncio
 from playwright.async_api import Browser
 from starlette.responses import HTMLResponse
 
+from store import identity
 from store.ledger.workers import WorkerRegistry
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.operator_keys import OperatorKeys
+from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
 from tests.producers.console.browser import Visitor, open_browser, serve, visit
+from tests.workers.targets import hand_to
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
@@ -258,6 +261,41 @@ async def test_a_dead_row_is_retried_by_a_click_and_another_dropped(
     await visitor.page.get_by_role("table", name="Rows").wait_for()
 
 
+async def test_a_delivery_is_settled_as_a_person_found_it(world: World, ana: Tenant, visitor: Visitor) -> None:
+    await hand_to(world.database, identity.host_id(ana.host), closed_port())
+    await remember(ana, "one")
+    await world.sql(
+        "update afterturn.ledger_t l set status = 'add_unknown' from afterturn.host_t h"
+        " where h.host_id = l.host_id and h.name = :host and l.stage = 'gateway' returning 1",
+        host=ana.host,
+    )
+    assert await states(world, ana, "gateway") == ["add_unknown"]
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    await visitor.open(f"work?{urlencode({'tenant': ana.host, 'status': 'unknown'})}")
+    await visitor.page.get_by_role("link", name="gateway").click()
+    await visitor.click("Settle")
+    await visitor.page.get_by_label("It did not arrive: leave it").check()
+    await visitor.page.get_by_role("dialog").get_by_role("button", name="Settle").click()
+    await visitor.sees("Settled.")
+    assert await states(world, ana, "gateway") == ["skipped"]
+
+
+async def test_a_person_is_shown_with_sources_and_history(ana: Tenant, visitor: Visitor) -> None:
+    said = {"session_id": "monday", "user_id": "rosa", "messages": [{"role": "user", "content": "I live in Porto."}]}
+    assert (await ana.http.post("/api/v1/turns", json={**said, "turn_id": "1"})).status_code == 201
+    later = [{"role": "user", "content": "I moved to Ghent last week. I live in Ghent now."}]
+    assert (await ana.http.post("/api/v1/turns", json={**said, "turn_id": "2", "messages": later})).status_code == 201
+    known = (await ana.http.get("/api/v1/profile", params={"user_id": "rosa", "history": "true"})).json()
+    await visitor.sign_in(ana.token)
+    await visitor.open("people")
+    await visitor.page.get_by_label("A name as it is said").fill("Rosa")
+    await visitor.click("Look")
+    await visitor.sees("Content is hidden")
+    await visitor.click("Show content")
+    await visitor.open("person?user_id=rosa")
+    await visitor.sees(known["facts"][0]["text"] if known["facts"] else "No fact is known")
+
+
 async def test_all_that_match_are_counted_first_and_then_changed(world: World, ana: Tenant, visitor: Visitor) -> None:
     await fail(world, ana, *(f"turn {n}" for n in range(7)))
     other = await world.tenant()
@@ -426,6 +464,8 @@ async def test_every_page_is_readable_for_everyone(
             (f"turn?session_id=monday&turn_id={turn}", "extraction"),
             (f"unit?unit_id={unit}", "Facts drawn from it"),
             ("now", "A key of an operator is needed"),
+            ("people", "What is known of a person"),
+            ("person?name=Rosa&bank=default", "No fact is known"),
             ("recall?k=3", "Ask a question"),
         ):
             await visitor.open(address)

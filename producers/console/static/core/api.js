@@ -81,6 +81,8 @@ export const correctUnit = (bank, id, body) => call("PATCH", unitPath(id), { que
 export const setPin = (bank, id, pinned) => call(pinned ? "PUT" : "DELETE", `${unitPath(id)}/pin`, { query: { bank } });
 export const forgetUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, with_facts: true } });
 export const eraseUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, erase: true } });
+export const listUsers = (query) => call("GET", `${V1}/users`, { query });
+export const getProfile = (query) => call("GET", `${V1}/profile`, { query });
 export const recall = (body) => call("POST", `${V1}/recall`, { body });
 
 const OPERATOR = `${V1}/operator`;
@@ -92,3 +94,4 @@ export const listJobs = (query) => call("GET", `${OPERATOR}/jobs`, { query });
 export const countJobs = (query) => call("GET", `${OPERATOR}/jobs/count`, { query });
 export const getJob = (id, tenant) => call("GET", `${OPERATOR}/jobs/${encodeURIComponent(id)}`, { query: { tenant } });
 export const changeJobs = (body) => call("POST", `${OPERATOR}/jobs`, { body });
+export const settleDelivery = (id, body) => call("POST", `${OPERATOR}/jobs/${encodeURIComponent(id)}/settle`, { body });
