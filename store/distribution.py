@@ -33,7 +33,12 @@ FUNCTIONS_KEPT: Mapping[str, str] = {
     "apply_shadow": "is of a replay, which the owner runs on each node",
 }
 #: Distributed tables with triggers, which read and write only rows of the same tenant.
-TRIGGERED = ("afterturn.plugin_namespace_t", "afterturn.plugin_vector_t", "afterturn.recall_job_t")
+TRIGGERED = (
+    "afterturn.open_turn_t",
+    "afterturn.plugin_namespace_t",
+    "afterturn.plugin_vector_t",
+    "afterturn.recall_job_t",
+)
 #: The functions of the schema that take a tenant, as PostgreSQL writes them in a call of create_distributed_function.
 FUNCTIONS = text("""
     select p.proname as name, p.oid::regprocedure::text as signature, p.proargnames[1] as first
