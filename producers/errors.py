@@ -55,9 +55,10 @@ class Invalid(ProducerError):
 class TooLarge(ProducerError):
     """The input exceeds a size limit."""
 
-    def __init__(self, field: str, limit: str, limit_bytes: int) -> None:
-        super().__init__(f"{field} is larger than {limit} allows: {limit_bytes} bytes")
-        self._details = {"field": field, "limit": limit, "limit_bytes": limit_bytes}
+    def __init__(self, field: str, limit: str, most: int, unit: str = "bytes") -> None:
+        """Name the limit and what it counts (`unit`)."""
+        super().__init__(f"{field} is larger than {limit} allows: {most} {unit}")
+        self._details = {"field": field, "limit": limit, f"limit_{unit}": most}
 
     @property
     def details(self) -> Mapping[str, Any]:

@@ -27,13 +27,17 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
+#: Where messages are read to their end, and up to how many times the limit of a request.
+MCP_PATH, TIMES_READ = "/mcp", 16
+
+
 class RequestBody:
     """The receiver of a request's body. Raises TooLarge beyond its size limit, TooSlow beyond its time limit."""
 
-    def __init__(self, receive: Receive, settings: ApiSettings) -> None:
-        """Begin the body's time limit now."""
+    def __init__(self, receive: Receive, settings: ApiSettings, limit: int | None = None) -> None:
+        """Begin the body's time limit now; it may have `limit` bytes, usually max_request_bytes."""
         self._receive = receive
-        self._limit = settings.max_request_bytes
+        self._limit = settings.max_request_bytes if limit is None else limit
         self._settings = settings
         self._begun = asyncio.get_running_loop().time()
         self._bytes = 0
@@ -104,6 +108,14 @@ class Unfinished:
             self._of[address] -= 1
             if not self._of[address]:
                 del self._of[address]
+
+
+def find_limit(path: str, settings: ApiSettings) -> int:
+    """Return the most bytes that are read of a body sent to a path.
+
+    A message to MCP beyond max_request_bytes is read to its end, so that it is refused as its tool's answer.
+    """
+    return settings.max_request_bytes * (TIMES_READ if path.rstrip("/") == MCP_PATH else 1)
 
 
 def compute_time_limit(settings: ApiSettings, size: int) -> float:

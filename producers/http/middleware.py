@@ -16,7 +16,7 @@ from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.host_names import is_address, split_port
 from producers.http import error_responses
-from producers.http.limits import RequestBody, ResponseSender, Unfinished, too_large
+from producers.http.limits import RequestBody, ResponseSender, Unfinished, find_limit, too_large
 from producers.http.request_trace import describe_request, trace_request
 from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
@@ -88,7 +88,13 @@ class CallMiddleware:
         try:
             with self._unfinished.one_more(scope), act_as_service():
                 self._admit(scope)
-                await meter.watch(self._app(scope, RequestBody(receive, self._settings), request.send))
+                await meter.watch(
+                    self._app(
+                        scope,
+                        RequestBody(receive, self._settings, find_limit(scope["path"], self._settings)),
+                        request.send,
+                    )
+                )
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
             await request.failed(error, receive)
         finally:
@@ -99,9 +105,10 @@ class CallMiddleware:
 
     def _admit(self, scope: Scope) -> None:
         """Check the headers. Raises TooLarge, PermissionDenied."""
+        most_bytes = find_limit(scope["path"], self._settings)
         for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
-                raise too_large(self._settings.max_request_bytes)
+            if name == b"content-length" and value.isdigit() and int(value) > most_bytes:
+                raise too_large(most_bytes)
             if name == b"host" and not self._leads_here(value, by_address=scope["path"] in self._by_address):
                 raise PermissionDenied("this host name does not lead here (api.allowed_hosts)")
             if name == b"origin" and not self._leads_here(value.partition(b"://")[2]):

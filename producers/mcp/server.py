@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 import orjson
+from afterturn_client.oversized import Oversized
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -20,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from opentelemetry.trace import Span, SpanKind
 from starlette.types import Message, Receive, Scope, Send
 
-from producers.errors import FieldProblem, Invalid, PermissionDenied
+from producers.errors import FieldProblem, Invalid, PermissionDenied, TooLarge
 from producers.http.error_responses import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
 from producers.http.middleware import GRANT, TOOL
 from producers.mcp import context as context_calls
@@ -196,6 +197,18 @@ def describe_tool(tool: McpTool) -> types.Tool:
 def refuse_request(message: str) -> dict[str, Any]:
     """Return the answer to a request that is refused before it is parsed."""
     return {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": message}}
+
+
+def refuse_oversized(message: Oversized, error: TooLarge) -> tuple[str, dict[str, Any]]:
+    """Return the code and the answer to a message that is too large: the tool's, where its id is known."""
+    told, _ = _describe_failure(error)
+    code = str(told["code"])
+    named = None if message.id is None else orjson.loads(message.id)
+    if not message.is_call:
+        return code, refuse_request(f"{code}: {told['message']}") | {"id": named}
+    text = orjson.dumps(told).decode()
+    result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    return code, {"jsonrpc": "2.0", "id": named, "result": result}
 
 
 def _refuse_call(tool: McpTool | None, error: Exception, scope: Scope) -> types.CallToolResult:

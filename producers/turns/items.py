@@ -52,7 +52,7 @@ def clean_items(values: Sequence[Any], field: str, most_bytes: int) -> list[Item
     Raises Invalid for an invalid item or one nested too deeply, TooLarge for too many items or too long a text.
     """
     if len(values) > MAX_ITEMS:
-        raise TooLarge(field, "max_items", MAX_ITEMS)
+        raise TooLarge(field, "max_items", MAX_ITEMS, "items")
     return [cleaned for value in values if (cleaned := _clean_item(value, field, most_bytes)) is not None]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from afterturn_client import command
-from afterturn_client.mcp_bridge import LONGEST_LINE, Bridge, run_bridge
+from afterturn_client.mcp_bridge import LONGEST_CALL, LONGEST_LINE, Bridge, run_bridge
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from starlette.responses import JSONResponse, Response
@@ -110,6 +110,33 @@ async def test_what_is_no_message_gets_an_error_and_what_wants_no_answer_gets_no
     assert len(server.seen) == 1
 
 
+@pytest.mark.parametrize("size", [LONGEST_CALL, 3 << 20, LONGEST_LINE + 9, 9_000_000])
+async def test_a_call_that_is_too_large_is_refused_as_the_tool_before_it_is_sent(server: Loopback, size: int) -> None:
+    params = json.dumps({"name": "memory_remember", "arguments": {"text": "x" * size}})
+    first = f'{{"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {params}}}'
+    last = f'{{"method":"tools/call","params":{params},"jsonrpc":"2.0","id":7}}'
+    answers = await ask(server, first.encode(), last.encode(), message("ping", {"x": "y" * size}, 8))
+    found = {one["id"]: one for one in answers}
+    for named in ("a", 7):
+        told = result_of(found[named])
+        assert (told["code"], told["retryable"], found[named]["result"]["isError"]) == ("INVALID_ARGUMENT", False, True)
+        assert f"{LONGEST_CALL} bytes" in told["message"]
+    assert found[8]["error"]["message"].startswith("INVALID_ARGUMENT: ")
+    assert server.seen == []
+
+
+async def test_a_call_is_measured_in_its_own_letters(server: Loopback) -> None:
+    server.answer = lambda seen: JSONResponse({"jsonrpc": "2.0", "id": seen.json["id"], "result": {}})
+    text = "\u043f" * 600_000
+    call = {"name": "x", "arguments": {"text": text}}
+    [answer] = await ask(server, message("tools/call", call))
+    assert answer["result"] == {}
+    assert server.seen[0].json["params"]["arguments"]["text"] == text
+    server.answer = lambda _seen: JSONResponse({"jsonrpc": "2.0", "id": 1, "result": {}})
+    [answer] = await ask(server, message("tools/call", {"name": "\ud800"}))
+    assert (answer["result"], b"\\ud800" in server.seen[-1].body) == ({}, True)
+
+
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_service_that_is_away_is_busy_for_clients_of_both_eras(mode: str, tmp_path: Path) -> None:
     key = tmp_path / "key"
@@ -128,6 +155,8 @@ async def test_a_service_that_is_away_is_busy_for_clients_of_both_eras(mode: str
         result = await client.call_tool("memory_search", {"query": "x"})
         assert result.is_error
         assert json.loads(result.content[0].text)["code"] == "RESOURCE_BUSY"  # type: ignore[union-attr]
+        large = await client.call_tool("memory_search", {"query": "x" * 3 * 2**20})
+        assert json.loads(large.content[0].text)["code"] == "INVALID_ARGUMENT"  # type: ignore[union-attr]
 
 
 def test_without_a_key_the_command_says_what_to_do(

@@ -13,12 +13,13 @@ from typing import Any, BinaryIO
 
 import httpx
 
+from afterturn_client.oversized import ENDS, Oversized, identify_message
 from afterturn_client.retry import NEVER
 from afterturn_client.target import ServiceTarget
 from afterturn_client.transport import open_client
 
-#: Bytes of one message; the service's own limit is less.
-LONGEST_LINE = 4_194_304
+#: Most bytes of one message as a line, and as it is sent: the limit of a call by the tools' contract.
+LONGEST_LINE, LONGEST_CALL = 4_194_304, 2_097_152
 #: Time-out of a call; longer than a recall that waits for freshness, and than the service's own waits.
 TIMEOUT_S = 60.0
 #: Error codes of JSON-RPC: not JSON, not a request, and a failure of the server.
@@ -26,6 +27,15 @@ PARSE_ERROR, INVALID_REQUEST, SERVER_ERROR = -32700, -32600, -32000
 #: Where a message of the 2026-07-28 revision says which revision it is of, and what is named again in a header.
 REVISION = "io.modelcontextprotocol/protocolVersion"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+#: The tools' codes for refusals of a request; every other one is an invalid argument.
+CODES = {
+    None: "INTERNAL_ERROR",
+    "INTERNAL": "INTERNAL_ERROR",
+    "UNAUTHENTICATED": "UNAUTHENTICATED",
+    "PERMISSION_DENIED": "PERMISSION_DENIED",
+    "INSUFFICIENT_SCOPE": "PERMISSION_DENIED",
+}
+TOO_LARGE = f"the call is too large: it may have {LONGEST_CALL} bytes; send less at a time"
 AWAY = "the memory service does not answer: start it (`afterturn up`), or say where it is (--url); then try again"
 
 
@@ -41,7 +51,7 @@ class Bridge:
     async def answer(self, line: bytes) -> bytes | None:
         """Return the answer to a message as a line; None where the protocol has none. Never raises for a message."""
         if len(line) > LONGEST_LINE:
-            return _build_error(None, INVALID_REQUEST, f"a message may have {LONGEST_LINE} bytes")
+            return _refuse_oversized(identify_message(line, line))
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -57,7 +67,9 @@ class Bridge:
     async def _exchange(self, message: dict[str, Any]) -> bytes | None:
         """Send a message and return its answer; without one, a protocol error that says why."""
         try:
-            body = json.dumps(self._complete(message)).encode()
+            body = _encode(self._complete(message))
+            if len(body) > LONGEST_CALL:
+                return _refuse_message(message, "INVALID_ARGUMENT", TOO_LARGE, retryable=False)
             reply = await self._http.post("/mcp", content=body, headers=self._headers(message), timeout=TIMEOUT_S)
         except httpx.HTTPError:
             return _refuse_message(message, "RESOURCE_BUSY", AWAY, retryable=True)
@@ -71,7 +83,7 @@ class Bridge:
             return json.dumps(value).encode()
         error = value.get("error") if isinstance(value, dict) else None
         told = error if isinstance(error, dict) else {}
-        code = "RESOURCE_BUSY" if told.get("retryable") else str(told.get("code", "INTERNAL_ERROR"))
+        code = "RESOURCE_BUSY" if told.get("retryable") else CODES.get(told.get("code"), "INVALID_ARGUMENT")
         say = str(told.get("message", f"no answer of this protocol: HTTP {reply.status_code}; is --url an Afterturn?"))
         return _refuse_message(message, code, say, retryable=bool(told.get("retryable")))
 
@@ -137,12 +149,13 @@ async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:
 
 
 def _read_lines(read: BinaryIO, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes]) -> None:
-    """Put each line into a queue (of one that is too long, the first bytes), and an empty line at the end."""
+    """Put each line into a queue (of one that is too long, its two ends), and an empty line at the end."""
     while True:
         line = read.readline(LONGEST_LINE + 1)
         rest = line
         while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
             rest = read.readline(LONGEST_LINE + 1)
+            line = line[: LONGEST_LINE + 1] + (line[LONGEST_LINE + 1 :] + rest)[-ENDS:]
         try:
             loop.call_soon_threadsafe(lines.put_nowait, line)
         except RuntimeError:
@@ -166,6 +179,23 @@ def _refuse_message(message: Mapping[str, Any], code: str, say: str, *, retryabl
     text = json.dumps({"code": code, "message": say, "retryable": retryable})
     result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+
+
+def _refuse_oversized(message: Oversized) -> bytes:
+    """Return the refusal of a line that is too long to be read: the tool's, where the line's ends name the call."""
+    named = None if message.id is None else json.loads(message.id)
+    if not message.is_call:
+        return _build_error(named, INVALID_REQUEST, f"INVALID_ARGUMENT: {TOO_LARGE}")
+    told = _refuse_message({"id": named, "method": "tools/call"}, "INVALID_ARGUMENT", TOO_LARGE, retryable=False)
+    return told or b""
+
+
+def _encode(message: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON, each letter in its own bytes where it has any: escapes would be up to three times."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(message, separators=(",", ":")).encode()
 
 
 def _build_error(named: Any, code: int, say: str) -> bytes:

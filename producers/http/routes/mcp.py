@@ -5,13 +5,16 @@ Where issuers of tokens are set, it accepts their tokens, too, and tells clients
 
 from urllib.parse import urlsplit
 
+from afterturn_client.oversized import Oversized
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from producers.errors import InsufficientScope, Invalid, Unauthenticated
+from producers.errors import InsufficientScope, Invalid, TooLarge, Unauthenticated
 from producers.http.authentication import Authenticator, authenticate_and_queue
+from producers.http.middleware import TOOL
 from producers.http.requests import json_response
-from producers.mcp.server import McpServer, refuse_request
+from producers.mcp.oversized import read_message
+from producers.mcp.server import McpServer, refuse_oversized, refuse_request
 from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches
 from producers.service.json_values import limit_json
@@ -48,7 +51,9 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
             await authenticate_and_queue(request, keys)
         except (Unauthenticated, InsufficientScope) as error:
             raise _name_issuers(error, request, settings.mcp) from None
-        body = await request.body()
+        body = await read_message(request, settings.max_request_bytes)
+        if isinstance(body, Oversized):
+            return _refuse_oversized(request, body, settings.max_request_bytes)
         try:
             await limit_json(body)
         except Invalid as refusal:
@@ -63,6 +68,12 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
     if settings.mcp.issuers:
         _add_metadata(router, settings.mcp)
     return router
+
+
+def _refuse_oversized(request: Request, message: Oversized, most_bytes: int) -> Response:
+    code, answer = refuse_oversized(message, TooLarge("the request", "max_request_bytes", most_bytes))
+    request.scope[TOOL] = ("unknown", code, None)
+    return json_response(answer, 200 if message.is_call else 400)
 
 
 def _add_metadata(router: APIRouter, settings: McpSettings) -> None:
