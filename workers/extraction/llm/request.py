@@ -14,7 +14,7 @@ from store.text.rules.fact_rules import RULES
 from store.text.rules.model import MentionKind, Tier, TurnText
 
 #: To be raised with every change of the instructions, of the tool, or of how answers are parsed.
-PROMPT_VERSION = "llm-2"
+PROMPT_VERSION = "llm-3"
 TOOL = "extract_and_merge_memories"
 #: Role of the messages that facts are taken from, and roles of the messages that are sent.
 MINED_ROLE, HEARD_ROLES = "user", frozenset({"user", "assistant"})
