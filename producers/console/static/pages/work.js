@@ -70,9 +70,10 @@ function Filters({ filter }) {
       ${CHOICES[name].map((value) => html`<option value=${value}>${name === "status" ? t(`status.${value}`) : value}</option>`)}
     </select>
   </div>`;
+  // A field keeps what is being typed when the page is drawn anew, and begins anew when its filter has changed.
   const field = (name, more = {}) => html`<div>
     <label for=${name}>${t(`work.${name}`)}</label>
-    <input id=${name} value=${filter[name] || ""} onChange=${(event) => put(name, event.target.value.trim())} ...${more} />
+    <input id=${name} key=${filter[name]} defaultValue=${filter[name] || ""} onChange=${(event) => put(name, event.target.value.trim())} ...${more} />
   </div>`;
   const set = Object.entries(filter);
   return html`<form class="card" aria-label=${t("work.filters")} onSubmit=${(event) => event.preventDefault()}>
