@@ -21,6 +21,7 @@ class NamedKind(StrEnum):
     REFLECTION = "reflection"
     LIST = "list"
     RECOUNT = "recount"
+    COMMAND = "command"
 
 
 #: A session's name that begins like one of these would be the name of another thing.

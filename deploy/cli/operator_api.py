@@ -222,7 +222,8 @@ async def _serve(database: Database, method: str, path: str, body: Any, query: d
     routes = open_local_routes(database, clock, _Trusted())
     at, answer, code = clock(), _Answer(500, None), None
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(routes), base_url="http://local") as client:
+        transport = httpx.ASGITransport(routes)
+        async with httpx.AsyncClient(transport=transport, base_url="http://local", trust_env=False) as client:
             key = {"authorization": f"Bearer {OPERATOR_PREFIX}"}
             reply = await client.request(method, f"{ROUTES}{path}", json=body, params=query, headers=key)
         answer = _parse_reply(reply)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid4
 
 from pydantic import ConfigDict, Field
 
@@ -144,7 +144,8 @@ class CommandCall:
     def derive_id(self, bank: UUID, what: str) -> UUID | None:
         """Return an id that follows from the key, for the caller's user and agent; None without a key."""
         holder = Space(self.grant.user, self.grant.agent).prefix
-        return None if self.key is None else uuid5(bank, f"command:{holder}:{self.action}:{what}:{self.key}")
+        said = f"{holder}:{self.action}:{what}:{self.key}"
+        return None if self.key is None else identity.named_id(bank, identity.NamedKind.COMMAND, said)
 
     def uuid(self, name: str) -> UUID:
         """Return the UUID in a field. Raises Invalid."""

@@ -18,7 +18,8 @@ from tests.store.conftest import new_host, rows, settings_of
 
 WHO = "select pg_backend_pid()"
 SETTINGS = (
-    "select current_setting('afterturn.host'), current_setting('afterturn.user'), current_setting('afterturn.agent')"
+    "select current_setting('afterturn.host'), current_setting('afterturn.user'), current_setting('afterturn.agent'), "
+    "current_setting('afterturn.granted')"
 )
 ASLEEP = "select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')"
 
@@ -95,9 +96,9 @@ async def test_a_transaction_opens_in_one_round_trip_and_leaves_no_setting_behin
         driver: Any = (await connection.get_raw_connection()).driver_connection
     driver.add_query_logger(lambda record: said.append(record.query))
     async with lonely.scoped(host, None, host) as connection:
-        assert (await connection.execute(text(SETTINGS))).one() == (str(host), "", str(host))
+        assert (await connection.execute(text(SETTINGS))).one() == (str(host), "", str(host), "")
     opened, ended = said  # the driver's log has what no statement was prepared for
-    assert (opened.count("set local"), ended) == (3, "commit")
+    assert (opened.count("set local"), ended) == (4, "commit")
     [after] = await lonely.fetch(SETTINGS)
     assert not any(after)
 

@@ -5,12 +5,13 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store import identity
 from store.database import Database
 from store.log.catalog import EventType
 from store.memory.turns import TurnStore
-from tests.store.conftest import NOON, new_host, turn
+from tests.store.conftest import NOON, new_host, rows, turn
 from tests.store.log.test_append import append, event
-from tests.store.sql.conftest import by_owner
+from tests.store.sql.conftest import by_owner, value
 
 E = EventType
 SHADOW = "shadow_of_test"
@@ -149,3 +150,18 @@ async def test_rebuild_turns_makes_the_guards_what_the_log_implies(owner: AsyncC
         await by_owner(owner, rebuild, host=host)
         assert await by_owner(owner, guards) == before
         assert await by_owner(owner, "select distinct accepted_at from turn_t") == [(NOON,)]
+
+
+async def test_restore_guards_adds_what_the_log_implies_and_nothing_twice(
+    lonely: Database, owner: AsyncConnection, host: UUID
+) -> None:
+    restore, bank = "select afterturn.restore_guards(:host, :bank)", identity.bank_id(host, "home")
+    assert await value(lonely, host, restore, host=host, bank=bank) == 0
+    await by_owner(owner, "select set_config('afterturn.host', :host, false)", host=str(host))
+    await by_owner(owner, "delete from afterturn.ledger_t")
+    await by_owner(owner, "delete from afterturn.turn_t")
+    await owner.commit()
+    assert await value(lonely, host, restore, host=host, bank=bank) == 2
+    opened = "select status from ledger_t where stage = 'projection'"
+    assert await rows(lonely, host, opened) == [("pending",), ("pending",)]
+    assert await value(lonely, host, restore, host=host, bank=bank) == 0
