@@ -54,7 +54,7 @@ class _Watched(Generic[R]):
                 return result
             finally:
                 self._meter.used_s += time.thread_time() - begun
-            raised = None
+                raised = None  # its traceback refers to this frame: a cycle would keep the call's request
             try:
                 yield waits_for
             except BaseException as error:  # noqa: BLE001 - a cancellation, too, is the work's

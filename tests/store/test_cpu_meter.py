@@ -1,7 +1,9 @@
 """A call's processor time is that of its own steps and threads, and no other call's."""
 
 import asyncio
+import gc
 import time
+import weakref
 
 import pytest
 
@@ -78,3 +80,29 @@ async def test_errors_and_cancellations_pass() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == ["cleaned"]
+
+
+async def test_a_call_that_timed_out_leaves_no_reference_cycle() -> None:
+    class Body:
+        pass
+
+    async def waits(body: Body) -> None:
+        async with asyncio.timeout(0.001):
+            await asyncio.sleep(60)
+        raise AssertionError(body)
+
+    async def call() -> weakref.ref[Body]:
+        body = Body()
+        try:
+            await CpuMeter().watch(waits(body))
+        except TimeoutError:
+            return weakref.ref(body)
+        raise AssertionError
+
+    gc.disable()
+    try:
+        body = await call()
+        await asyncio.sleep(0)  # the loop still holds the error that it threw
+        assert body() is None
+    finally:
+        gc.enable()
