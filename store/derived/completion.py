@@ -47,7 +47,8 @@ WORDLESS = text("""
 HEAD = text("""
     select coalesce(max(e.position), 0) from afterturn.event_store_t e
      where e.host_id = :host and e.bank_id = :bank""")
-# A unit without a turn is a turn of its own. Work that is still to be done makes the vectors of its turn.
+# A unit without a turn is a turn of its own. Work that is still to be done makes the vectors of its turn; the
+# turn's own row those of its messages alone.
 VECTORLESS = text("""
     select u.unit_id, coalesce(u.turn_id, u.unit_id) as turn, coalesce(u.session_id, u.bank_id) as session
       from afterturn.agent_memory_unit_t u
@@ -57,7 +58,8 @@ VECTORLESS = text("""
        and not exists (select from afterturn.ledger_t l
                         where l.host_id = u.host_id and l.turn_id = coalesce(u.turn_id, u.unit_id)
                           and l.status not in ('done', 'skipped')
-                          and (l.stage = 'embedding' or l.stage = 'extraction' and u.origin = 'extraction'))
+                          and (l.stage = 'embedding' and (u.origin <> 'extraction' or l.item_id <> l.turn_id)
+                               or l.stage = 'extraction' and u.origin = 'extraction'))
      order by u.unit_id limit :page""")
 VECTORLESS_REFLECTIONS = text("""
     select r.reflection_id as unit_id, r.reflection_id as turn, r.reflection_id as session

@@ -145,3 +145,15 @@ async def test_a_repair_opens_the_work_of_vectors_that_are_missing(world: World)
     assert await count(world, WAITING, stage="embedding") == 1
     await Crew(world).drain()
     assert (await wrong(world), await count(world, WITHOUT_VECTOR)) == ([], 0)
+
+
+async def test_a_repair_of_messages_and_facts_of_one_turn_leaves_none_without_vector(world: World) -> None:
+    await world.append("s", "t", messages=dialogue("My name is Karl Berger. I live in Kyoto.", "Noted."), gateway=False)
+    await Crew(world).drain()
+    for origin in ("message", "extraction"):
+        planted = "update afterturn.agent_memory_unit_t set content = 'x' where origin = :origin returning unit_id"
+        assert await world.sql(planted, origin=origin)
+    await repair_scope(world.postgres.owner_url, ReplayScope(HOST, BANK))
+    assert await count(world, WITHOUT_VECTOR) > 2
+    await Crew(world).drain()
+    assert (await wrong(world), await count(world, WITHOUT_VECTOR)) == ([], 0)
