@@ -26,6 +26,7 @@ from producers.service.turns import limit_metadata, limit_text
 from producers.service.units import Revisions
 from producers.service.wire import Done, RequestModel, WireModel
 from producers.settings import ApiSettings
+from producers.turns.items import measure_value
 from store import identity
 from store.errors import KeyReused, NotFound, TurnBusy
 from store.ledger.stages import READY_AT_ONCE, Stage
@@ -256,20 +257,22 @@ class Commands:
                 told[name] = await run_off_loop(len(value), redactor.redact_text, value)
                 size += len(told[name].encode(errors="replace"))
         if "messages" in told:
-            told["messages"] = self._prepare_messages(redactor, told["messages"])
+            messages = self._check_messages(told["messages"])
+            told["messages"] = await run_off_loop(measure_value(messages), redactor.redact_value, messages)
             size += sum(len(str(one.get("content", "")).encode(errors="replace")) for one in told["messages"])
         if action.event in (EventType.DIRECTIVE_CREATED, EventType.DIRECTIVE_UPDATED):
             told["laidDownBy"] = describe_keeper(grant)
         return told, size
 
-    def _prepare_messages(self, redactor: Redactor, told: Any) -> list[dict[str, Any]]:
+    def _check_messages(self, told: Any) -> list[dict[str, Any]]:
+        """Return the messages of a history. Raises Invalid, TooLarge."""
         if not isinstance(told, list) or len(told) > MOST_MESSAGES or not all(isinstance(one, dict) for one in told):
             raise _refuse("messages", f"must be a list of at most {MOST_MESSAGES} messages")
         if any("unitId" in one or "erased" in one for one in told):
             raise _refuse("messages", "bring their content")
         for one in told:
             limit_text("messages", len(str(one.get("content", "")).encode(errors="replace")), self._settings)
-        return [{**one, "content": redactor.redact_value(one.get("content"))} for one in told]
+        return told
 
     async def find_session(self, host: UUID, bank: UUID, told: UUID) -> UUID:
         """Return the log's id of a session: the given one where the bank has such a session, else that of its name."""
@@ -310,9 +313,10 @@ class Commands:
         if "language" in changes.get("disposition", {}):
             raise _refuse("disposition", "a bank's language is changed by PATCH /api/v1/banks")
         await self._dependencies.authorisation.require(call.grant, Action.CHANGE_BANK, bank)
-        if "background" in changes:
-            limit_text("background", len(changes["background"].encode(errors="replace")), self._settings)
-            changes["background"] = Redactor.of(self._settings, call.grant).redact_text(changes["background"])
+        limit_text("background", len(changes.get("background", "").encode(errors="replace")), self._settings)
+        changes = await run_off_loop(
+            measure_value(changes), Redactor.of(self._settings, call.grant).redact_value, changes
+        )
         host, bank_id = call.grant.host_id, identity.bank_id(call.grant.host_id, bank)
         version = await self._dependencies.banks.update(
             host, bank, changes, version=call.expected, identity_=call.derive_id(bank_id, "event"), user=call.grant.user

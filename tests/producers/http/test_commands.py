@@ -148,7 +148,7 @@ async def test_a_session_is_begun_appended_to_and_ended(world: World, ana: Tenan
     await do(ana, "createAgentMemoryBank")
     session = {"sessionId": str(uuid4())}
     token = ana.token
-    messages = [{"role": "user", "content": f"The violin; my key is {token}"}]
+    messages = [{"role": "user", "name": f"Ana {token}", "content": f"The violin; {token}"}]
     assert await refused(ana, "appendAgentSessionHistory", messages=messages, **session) == "NOT_FOUND"
     made = await do(ana, "createAgentSessionHistory", messages=[], **session)
     assert made["sessionId"] == str(identity.session_id(UUID(made["bankId"]), session["sessionId"]))
@@ -158,12 +158,18 @@ async def test_a_session_is_begun_appended_to_and_ended(world: World, ana: Tenan
         assert done["aggregateVersion"] == n
     assert (await do(ana, "appendAgentSessionHistory", "m3", messages=messages, **session))["aggregateVersion"] == 3
     rows = await world.sql(
-        "select message->>'content' from afterturn.session_message_t where host_id = :host order by seq",
+        "select cast(message as text) from afterturn.session_message_t where host_id = :host order by seq",
         host=identity.host_id(ana.host),
     )
     assert len(rows) == 2
     assert all("violin" in row[0] and token not in row[0] for row in rows)
     assert (await do(ana, "deleteAgentSessionHistory", **session))["aggregateVersion"] == 4
+    await do(ana, "updateAgentMemoryBank", disposition={"tone": f"warm {token}"})
+    logged = await world.sql(
+        "select cast(e as text) from afterturn.event_store_t e where host_id = :host", host=identity.host_id(ana.host)
+    )
+    assert any("warm" in row[0] for row in logged)
+    assert not any(token in row[0] for row in logged)
     await replays_equal(world, ana)
 
 
