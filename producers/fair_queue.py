@@ -3,7 +3,7 @@
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and
 each BYTES_A_UNIT of a body adds 1, as does that of an answer, and of the texts that were read for it, once they are
-known. A call that takes more processor time than UNIT_S for each of its units counts as so many more: a few costly
+known. A call that takes more processor time than UNIT_S for each of its units counts the excess as units: a few costly
 calls weigh as much as many cheap ones. A tenant alone may have all units.
 Once another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the
 mean may have `share`, and the others twice that. Demand counts units asked for and processor time, not the duration of

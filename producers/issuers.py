@@ -177,7 +177,7 @@ class TokenIssuers:
         return named and (host, environment) == (issuer.host, self._environment) and service in issuer.services
 
     def _read_holder(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> Space | None:
-        """Return the user and the agent whose token it is; None for a token of nobody."""
+        """Return the user and the agent whose token it is; None for a token without either."""
         try:
             subject = _NAME.validate_python(claims["sub"], strict=True)
             told = claims.get(issuer.agent_claim)

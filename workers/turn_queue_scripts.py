@@ -1,4 +1,4 @@
-"""The scripts that read a turn queue on its server, whatever a publisher wrote there.
+"""The scripts that read a turn queue on its server and take anything that a publisher wrote there.
 
 A publisher's user may push to the list and set fields of the bodies, so a script trusts the type of neither, nor the
 size of an id or a body: what no worker may hold is answered by its size alone.

@@ -206,7 +206,7 @@ def _find_wrong_fields(reply: _Answer) -> set[str]:
 
 
 class _Trusted:
-    """Takes whoever runs the command for an operator: the stack gave it the database's passwords."""
+    """Takes the caller of the command for an operator: the stack gave it the database's passwords."""
 
     async def authenticate(self, _token: str) -> Operator:
         return Operator(NO_HOST, makes_keys=True, name=read_operator_name())

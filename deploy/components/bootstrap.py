@@ -42,7 +42,7 @@ class BootstrapKeys:
 def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> BootstrapKeys:
     """Migrate the schema, and create the keys in DIR/api-key, DIR/gateway-key and DIR/operator-key (0600) where needed.
 
-    A key that is valid here is kept. The operator's key may make keys of tenants: whoever reads it can read
+    A key that is valid here is kept. The operator's key may make keys of tenants: its reader can read
     the database's passwords beside it, too.
     DIR/sealing-key is created once: gateway keys sealed with it cannot be opened without it. A log that was restored
     from another cluster is bound to this one. Blocks, and must not be called from a running event loop.

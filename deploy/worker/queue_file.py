@@ -40,7 +40,7 @@ async def rewrite_queue_file(settings: Settings) -> None:
 
 
 def begin_rewrite(client: "redis.Redis", mark: str, every_s: int) -> bool:
-    """Begin a rewrite unless one was begun within so many seconds, by the key `mark`; return whether it was begun.
+    """Begin a rewrite unless one was begun within `every_s` seconds, by the key `mark`; return whether it was begun.
 
     A server without an append-only file needs none. Raises redis.RedisError.
     """

@@ -109,7 +109,7 @@ def get_sessions(request: Request) -> ConsoleSessions | None:
 
 @dataclass(frozen=True, slots=True)
 class _KeyOfSession:
-    """The tenant's key of a session, looked up by the session's secret whatever the token."""
+    """The tenant's key of a session, looked up by the session's secret; the token is not read."""
 
     sessions: ConsoleSessions
     secret: SessionSecret

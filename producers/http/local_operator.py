@@ -46,7 +46,7 @@ class LocalRoutes:
 
 
 async def _enter_at_once(_host: UUID, _weight: int) -> None:
-    """Take no slot: nobody else is served."""
+    """Take no slot: this process serves one caller."""
 
 
 def open_local_routes(

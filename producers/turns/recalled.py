@@ -16,7 +16,7 @@ CHUNK_CHARACTERS = 600
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
 #: How a fact says that it is about the speaker, or about somebody whose name is not known.
 YOU, ANOTHER = "you", "another"
-#: How a line calls the speaker, and how the sentence of a fact begins that is of nobody's name.
+#: How a line calls the speaker, and how the sentence of a fact begins where its speaker has no name.
 SPEAKER, NAMELESS = "the user", "The user"
 #: The contract's confidence of each type of insight.
 INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}

@@ -39,7 +39,7 @@ class OperatorKey:
 class Operator:
     """The holder of an operator's key: the key, and whether it may make keys of tenants.
 
-    `name`: the account of somebody who has the database's password instead of a key.
+    `name`: the account of a caller who has the database's password instead of a key.
     """
 
     key_id: UUID

@@ -1,4 +1,4 @@
-"""A sentence model small enough to be made by a test: each word has a random direction, whatever its language."""
+"""A sentence model small enough to be made by a test: each word has a random direction, in every language."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a bank's derived state lacks is made by one function, whoever wrote its events."""
+"""What a bank's derived state lacks is made by one function, for the events of every writer."""
 
 from datetime import UTC, datetime
 from functools import partial

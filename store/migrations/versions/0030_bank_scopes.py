@@ -9,7 +9,7 @@ _BEFORE = """
     (user_id is null or afterturn.current_user_scope() is null or user_id = afterturn.current_user_scope())
     and (agent_def_id is null or afterturn.current_agent_scope() is null
          or agent_def_id = afterturn.current_agent_scope())"""
-# A transaction that names nobody sees every bank of its tenant. A bank of a user with an agent is the user's.
+# A transaction without a user and an agent sees every bank of its tenant. A bank of a user with an agent is the user's.
 _AFTER = """
     afterturn.current_user_scope() is null and afterturn.current_agent_scope() is null
     or bank_id = any (afterturn.granted_scope())
@@ -19,7 +19,7 @@ _AFTER = """
 
 
 def upgrade() -> None:
-    # Banks that a key names by their whole names, whoever owns them.
+    # Banks that a key names by their whole names, of any owner.
     op.execute("""
         create function afterturn.granted_scope() returns uuid[]
             language sql stable parallel safe
