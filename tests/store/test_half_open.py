@@ -36,6 +36,11 @@ async def waits(database: Database, pid: int) -> bool:
         return list(await connection.execute(text(STATE), {"pid": pid})) == [("active", "ClientRead")]
 
 
+async def sleeps(database: Database, pid: int) -> bool:
+    async with database.call() as connection:
+        return list(await connection.execute(text(STATE), {"pid": pid})) == [("active", "PgSleep")]
+
+
 async def test_a_session_in_the_middle_of_a_statement_is_ended_and_its_locks_are_free(
     lonely: Database, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,9 +68,10 @@ async def test_a_session_that_works_is_left_alone(lonely: Database, monkeypatch:
     host = await new_host(lonely)
     async with lonely.tenant(host) as idle, lonely.tenant(host) as working:
         await idle.execute(text("select 1"))
-        sleeping = asyncio.ensure_future(working.execute(text("select pg_sleep(1)")))
+        pid = await working.scalar(text("select pg_backend_pid()"))
+        sleeping = asyncio.ensure_future(working.execute(text("select pg_sleep(2)")))
         # Between the messages of a statement even a session that works waits for its client, for a moment.
-        await asyncio.sleep(0.3)
+        await until(lambda: sleeps(lonely, pid), "the statement runs")
         while not sleeping.done():
             assert await end_half_open_sessions(lonely) == 0
         await sleeping

@@ -174,25 +174,27 @@ async def test_a_memory_that_comes_late_is_not_written_for_an_ended_key_nor_into
     alone = create_listener_app(
         parts, told, ApiSettings(), ListenAddress("127.0.0.1", 9100), fair, clock=world.clock
     )  # fmt: skip
-    place, words = "/v1/namespaces/team:late", f"{MEMORY['content']} in the lighthouse"
+    words = f"{MEMORY['content']} in the lighthouse"
 
-    for app in (keyed, alone):
+    # Each has a namespace of its own: an erasure that still runs would be that of the second deletion, too.
+    for app, name in ((keyed, "team:late"), (alone, "team:later")):
+        place = f"/v1/namespaces/{name}"
         headers = {"authorization": f"Bearer {ana.token}"}
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9100", headers=headers) as client:
 
-            async def make_anew(client: httpx.AsyncClient = client) -> None:
+            async def make_anew(client: httpx.AsyncClient = client, place: str = place) -> None:
                 assert (await client.delete(place)).status_code == 204
                 assert (await client.put(place, json={"kind": "team"})).status_code == 200
 
             assert (await client.put(place, json={"kind": "team"})).status_code == 200
             late = send_late(client, f"{place}/memories", MEMORY | {"content": words}, make_anew)
             assert (await late).status_code == 404
-            found = await client.post("/v1/search", json={"namespaces": ["team:late"]})
+            found = await client.post("/v1/search", json={"namespaces": [name]})
             assert found.json()["memories"] == []
             if app is keyed:
                 end = end_key(world, ana, "revoked_at = now()")
-                assert (await client.post("/v1/search", json={"namespaces": ["team:late"]})).status_code == 200
+                assert (await client.post("/v1/search", json={"namespaces": [name]})).status_code == 200
                 await end
                 assert (await client.post(f"{place}/memories", json=MEMORY)).status_code == 401
 

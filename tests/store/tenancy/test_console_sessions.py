@@ -12,6 +12,7 @@ from store.database import Database
 from store.tenancy.console_sessions import ConsoleSessions, SessionSecret
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
+from store.tenancy.tokens import OPERATOR_PREFIX, new_token
 from tests.servers import TestPostgres
 
 
@@ -90,7 +91,7 @@ async def test_what_is_no_valid_key_opens_nothing(database: Database) -> None:
     gateway_user = await keys.create(host, "test", gateway_user="ana")
     [first, _] = await keys.list(host)
     await keys.revoke(host, first.key_id)
-    unknown = (await OperatorKeys(database).create("gone"))[:-1] + "0"
+    unknown = new_token(OPERATOR_PREFIX)
     for wrong in ((token,), (gateway_user,), (unknown,), ("",), (), (await keys.create(host, "test"), token)):
         assert await sessions.open(*wrong) is None
         assert await sessions.create_link(*wrong) is None
