@@ -3,11 +3,10 @@
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and
 each BYTES_A_UNIT of a body adds 1, as does that of an answer, and of the texts that were read for it, once they are
-known. A call that takes more processor time than UNIT_S for each of its units counts the excess as units: a few costly
-calls weigh as much as many cheap ones. A tenant alone may have all units.
+known. A tenant alone may have all units.
 Once another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the
-mean may have `share`, and the others twice that. Demand counts units asked for and processor time, not the duration of
-calls, which grows for all tenants under load.
+mean may have `share`, and the others twice that. Demand counts the units asked for, not their duration, which grows for
+all tenants under load.
 A call beyond the share waits in its own tenant's queue, and the tenant with the fewest running units is served first.
 
 With `share` 4 and this rule, 32 concurrent turns or recalls of one tenant keep another's p95 within three times its
@@ -28,13 +27,9 @@ from uuid import UUID
 from producers import metrics
 from producers.errors import Overloaded
 from producers.settings import FairnessSettings
-from store import cpu_meter
 
 TURN_WEIGHT, RECALL_WEIGHT = 2, 4
 BYTES_A_UNIT = 16_384
-#: Processor time of a call, in seconds, that counts as a unit: twice what an ordinary call takes for each of its own
-#: (a turn 1 ms for 2 units, a recall 3 to 8 ms for 4, a batch of 500 turns 134 ms for 128).
-UNIT_S = 0.002
 #: Most units that may wait in a queue; the bodies they stand for have 64 MiB.
 UNITS_WAITING = 4096
 #: Seconds for which a tenant counts as active after its last call.
@@ -188,16 +183,12 @@ class Slot:
     def __init__(self, queue: FairQueue, host: UUID, weight: int) -> None:
         self._queue = queue
         self._call = QueuedCall(host, weight, lambda: None)
-        self._meter = cpu_meter.CURRENT.get()
-        #: Units that count in the tenant's demand for this call so far.
-        self._units = 0.0
 
     async def take(self, *, again: bool = False) -> None:
         """Wait for the slot. Raises Overloaded when the tenant's queue is full or the wait too long."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call.start = lambda: None if mine.done() else mine.set_result(None)
         self._queue.offer(self._call, again=again)
-        self._units += self._call.weight
         if self._call.running:
             return
         begun = time.monotonic()
@@ -216,22 +207,12 @@ class Slot:
             if not mine.done() and self._queue.is_contended(self._call.host):
                 raise refuse_overload("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
 
-    def settle(self) -> None:
-        """Add the processor time that the call has taken beyond its units to the tenant's demand."""
-        if self._meter is None:
-            return
-        units = self._meter.used_s / UNIT_S
-        if units > self._units:
-            self._queue.charge(self._call.host, units - self._units)
-            self._units = units
-
     def charge(self, size: int) -> None:
         """Add an answer of this many bytes, or that much text read for it, to the tenant's demand."""
         self._queue.charge(self._call.host, size / BYTES_A_UNIT)
 
     def give_back(self) -> None:
         """Release the slot, so that the next call can begin; idempotent."""
-        self.settle()
         self._queue.withdraw(self._call)
 
 

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from store.cpu_meter import measure_in_thread
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -31,8 +29,7 @@ async def run_off_loop(characters: int, work: Callable[P, R], *args: P.args, **n
     """Return the work's result; work on few characters runs at once, the rest in a thread."""
     if characters < LONG_CHARACTERS:
         return work(*args, **named)
-    measured = measure_in_thread(partial(work, *args, **named))
-    return await asyncio.get_running_loop().run_in_executor(_threads, measured)
+    return await asyncio.get_running_loop().run_in_executor(_threads, partial(work, *args, **named))
 
 
 async def run_steps_off_loop(characters: int, steps: Steps[R]) -> R:
@@ -40,9 +37,8 @@ async def run_steps_off_loop(characters: int, steps: Steps[R]) -> R:
     if characters < LONG_CHARACTERS:
         return run_steps(steps)
     loop, result = asyncio.get_running_loop(), list[R]()
-    slice_of_steps = measure_in_thread(partial(_take_steps, steps, result))
     while not result:
-        await loop.run_in_executor(_threads, slice_of_steps)
+        await loop.run_in_executor(_threads, _take_steps, steps, result)
     return result[0]
 
 

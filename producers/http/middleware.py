@@ -23,8 +23,6 @@ from producers.service.call_place import CURRENT as PLACE
 from producers.service.call_place import CallPlace
 from producers.settings import ApiSettings
 from store.authority import act_as_service
-from store.cpu_meter import CURRENT as METER
-from store.cpu_meter import CpuMeter
 from store.tenancy import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -82,18 +80,14 @@ class CallMiddleware:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        meter = CpuMeter()
-        METER.set(meter)
         request = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair)
         try:
             with self._unfinished.one_more(scope), act_as_service():
                 self._admit(scope)
-                await meter.watch(
-                    self._app(
-                        scope,
-                        RequestBody(receive, self._settings, find_limit(scope["path"], self._settings)),
-                        request.send,
-                    )
+                await self._app(
+                    scope,
+                    RequestBody(receive, self._settings, find_limit(scope["path"], self._settings)),
+                    request.send,
                 )
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
             await request.failed(error, receive)

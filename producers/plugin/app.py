@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -49,8 +49,6 @@ from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from store.authority import Authority, act_as_service, begin_call
 from store.clock import read_machine_time
-from store.cpu_meter import CURRENT as METER
-from store.cpu_meter import CpuMeter
 from store.database_outage import is_outage
 from store.errors import AuthorityEnded, ErasedMeanwhile, NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
 from store.off_loop import run_off_loop, run_steps_off_loop
@@ -167,13 +165,9 @@ class PluginApp:
         """Serve one request."""
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served")
-        if not self._alone:  # on the API's own port, a request has a span and a meter already
+        # On the API's own port, a request has a span already.
+        with trace_request(scope) if self._alone else nullcontext():
             await self._serve(scope, receive, send)
-            return
-        meter = CpuMeter()
-        METER.set(meter)
-        with trace_request(scope):
-            await meter.watch(self._serve(scope, receive, send))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()

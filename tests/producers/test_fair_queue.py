@@ -17,7 +17,6 @@ from producers.fair_queue import (
     CURRENT,
     DEMAND_S,
     RECALL_WEIGHT,
-    UNIT_S,
     UNITS_WAITING,
     FairQueue,
     QueuedCall,
@@ -25,8 +24,6 @@ from producers.fair_queue import (
     weight_of,
 )
 from producers.settings import ApiSettings, FairnessSettings
-from store.cpu_meter import CURRENT as CPU_METER
-from store.cpu_meter import CpuMeter
 from store.identity import host_id
 from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import broker_of, build
@@ -107,36 +104,6 @@ def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_gro
     crowd.clock.now += ACTIVE_S
     crowd.end(next(call for call in crowd.running if call.host == ANA))
     assert crowd.units(ANA) == crowd.queue.settings.units
-
-
-async def test_a_few_calls_that_take_much_time_are_no_smaller_demand_than_many_that_take_little() -> None:
-    """Ana's calls are few and costly; Ben, whose calls are many and cheap, is the one who has two shares."""
-    crowd = Crowd()
-    for nth in range(20):
-        meter = CpuMeter()
-        CPU_METER.set(meter)
-        slot = Slot(crowd.queue, BEN, RECALL_WEIGHT)
-        await slot.take()
-        meter.used_s += UNIT_S
-        slot.give_back()
-        if nth % 10 == 0:
-            costly = CpuMeter()
-            CPU_METER.set(costly)
-            slot = Slot(crowd.queue, ANA, RECALL_WEIGHT)
-            await slot.take()
-            costly.used_s += 1.0
-            slot.give_back()
-            slot.give_back()
-    demands = {host: crowd.queue._tenants[host].demand(0.0) for host in (ANA, BEN)}
-    assert demands == {ANA: pytest.approx(2 / UNIT_S), BEN: 20 * RECALL_WEIGHT}
-    for host in (ANA, BEN):
-        for _ in range(200):
-            crowd.call(host)
-    for _ in range(100):
-        crowd.end(next(call for call in crowd.running if call.host == ANA))
-        crowd.end(next(call for call in crowd.running if call.host == BEN))
-    share = crowd.queue.settings.share
-    assert (crowd.units(ANA), crowd.units(BEN)) == (share, 2 * share)
 
 
 def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has_two() -> None:
