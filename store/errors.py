@@ -209,7 +209,15 @@ class ReplayError(StoreError):
     """The log could not be replayed or swapped in as asked."""
 
 
-class UnknownRevision(Exception):
+class RevisionRefused(Exception):
+    """The database's schema is at a revision that this code does not migrate; it was not touched."""
+
+
+class FormerRevision(RevisionRefused):
+    """The schema is at a revision of the first release's development; the message says how its data is kept."""
+
+
+class UnknownRevision(RevisionRefused):
     """The database's schema was made by another version of the code; it was not touched."""
 
     def __init__(self, found: str, newest: str) -> None:

@@ -9,7 +9,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from store import migrations
 from store.connections import NAMELESS, create_engine
 from store.database_outage import state_of
-from store.migrations.compatibility import SchemaRelation, SchemaVersion, compare_schema, describe_problem
+from store.migrations.compatibility import (
+    LAST_FORMER,
+    TABLE_OF_LAST_FORMER,
+    SchemaRelation,
+    SchemaVersion,
+    compare_schema,
+    describe_former,
+    describe_problem,
+)
 
 #: Time-out of a connection, and of an answer, in seconds.
 PATIENCE_S = 5.0
@@ -25,7 +33,9 @@ READY = text("""
     select exists (select from pg_extension where extname = 'vector') as has_vector,
            exists (select from pg_namespace where nspname = 'afterturn') as has_schema""")
 TELLS_VERSION = text("select to_regprocedure('afterturn.schema_version()') is not null as tells")
-VERSION = text("select revision, oldest_code from afterturn.schema_version()")
+VERSION = text("""
+    select revision, oldest_code, revision = :last or to_regclass(:table) is null as is_former
+      from afterturn.schema_version()""").bindparams(last=LAST_FORMER, table=TABLE_OF_LAST_FORMER)
 
 
 async def find_schema_problem(url: str) -> str | None:
@@ -62,8 +72,11 @@ def judge_revision(revision: str | None, told: SchemaVersion | None) -> str | No
 
     `told` is the version that the schema reports; it is ignored when it is of another revision.
     """
-    version = SchemaVersion(revision or "", told.oldest_code if told and told.revision == revision else "")
+    oldest_code = told.oldest_code if told and told.revision == revision else ""
+    version = SchemaVersion(revision or "", oldest_code, is_former=told is not None and told.is_former)
     relation = compare_schema(version, migrations.list_revisions())
+    if relation is SchemaRelation.FORMER:
+        return describe_former(version.revision)
     if revision is not None and relation is SchemaRelation.TOO_NEW:
         return "newer code migrated it, which does not serve this version: run that of the newest process"
     return None if relation in {SchemaRelation.CURRENT, SchemaRelation.NEWER} else "run `afterturn db migrate`"

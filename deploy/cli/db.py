@@ -27,7 +27,7 @@ from store.connections import LIVENESS, NAMELESS, create_engine
 from store.database import SESSION_DEFAULTS, read_missing_defaults
 from store.database_outage import state_of
 from store.distribution import FUNCTIONS, FUNCTIONS_KEPT, plan_statements
-from store.errors import UnknownRevision
+from store.errors import RevisionRefused
 from store.log.reader import restamp_log
 
 INSUFFICIENT_PRIVILEGE = "42501"
@@ -240,7 +240,7 @@ def _migrate_schema(owner: str) -> None:
     try:
         migrations.upgrade_schema(owner)
         asyncio.run(restamp_log(owner))
-    except UnknownRevision as error:
+    except RevisionRefused as error:
         raise exit_with(str(error), 1) from None
     except DATABASE_ERRORS as error:
         raise exit_with(f"the schema cannot be migrated as {server.name} ({name_error_kind(error)})", 1) from None

@@ -20,7 +20,7 @@ from deploy.local.services import count_default_workers
 from deploy.local.stack import Stack
 from deploy.settings import LogFormat, load_settings
 from deploy.settings_errors import SettingsError
-from store.errors import UnknownRevision
+from store.errors import RevisionRefused
 from workers.settings import GatewayMode
 
 EXAMPLE_TURN = {
@@ -79,7 +79,7 @@ def up_command(
             dashboards=dashboards,
         )
         status = stack.run()
-    except (EmbeddedError, FolderInUse, PortInUse, UnknownRevision) as error:
+    except (EmbeddedError, FolderInUse, PortInUse, RevisionRefused) as error:
         say(str(error))
         status = 1
     raise typer.Exit(status)

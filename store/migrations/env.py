@@ -12,16 +12,18 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateIndex
 
 from store.connections import create_owner_engine
-from store.errors import UnknownRevision
+from store.errors import FormerRevision, UnknownRevision
 from store.ledger.stages import describe_stages
 from store.log.catalog import describe_registry
 from store.migrations import FOLDER, FUNCTIONS, REGISTRIES, list_revisions, newest_revision, oldest_code
+from store.migrations.compatibility import LAST_FORMER, TABLE_OF_LAST_FORMER, describe_former
 from store.migrations.scripts import run_script
 from store.schema import METADATA
 
 SET_EVENTS = text("select afterturn.set_events(cast(:registry as jsonb))")
 SET_VERSION = text("select afterturn.set_schema_version(:revision, :oldest_code)")
 FIND_REVISION = text("select version_num from public.afterturn_version")
+IS_COMPLETE = text("select to_regclass(:table) is not null")
 SET_STAGES = text("select afterturn.set_stages(cast(:stages as jsonb))")
 #: Indexes by name, and whether each is valid: one whose build was interrupted is not.
 FIND_INDEXES = text("""
@@ -47,6 +49,7 @@ def _wait_for_turn(connection: Connection) -> None:
 
 def _migrate_schema(connection: Connection) -> None:
     context.configure(connection=connection, version_table="afterturn_version", version_table_schema="public")
+    _refuse_former(context.get_context(), connection)
     _refuse_unknown(context.get_context())
     with context.begin_transaction():
         context.run_migrations()
@@ -60,6 +63,14 @@ def _migrate_schema(connection: Connection) -> None:
 def _run_scripts(connection: Connection, names: Sequence[str]) -> None:
     for name in names:
         run_script(connection, (FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def _refuse_former(found: MigrationContext, connection: Connection) -> None:
+    """Raise FormerRevision for a database at a revision that became part of 0001, which is then left unchanged."""
+    for revision in found.get_current_heads():
+        is_complete = connection.scalar(IS_COMPLETE, {"table": TABLE_OF_LAST_FORMER})
+        if revision == LAST_FORMER or (revision.startswith("0.1.0_") and not is_complete):
+            raise FormerRevision(describe_former(revision))
 
 
 def _refuse_unknown(found: MigrationContext) -> None:

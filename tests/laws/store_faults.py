@@ -81,7 +81,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="the banks of other users are not hidden",
-        file="store/migrations/versions/0030_bank_scopes.py",
+        file="store/migrations/versions/0001/access.sql",
         before="    or ((user_id is null or user_id = ",
         after="    or ((true or user_id = ",
         held_by="tests/producers/service/test_scopes.py",
@@ -90,7 +90,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="an agent reaches the private banks of users",
-        file="store/migrations/versions/0030_bank_scopes.py",
+        file="store/migrations/versions/0001/access.sql",
         before="    or ((user_id is null or user_id = ",
         after="    or ((user_id is null or afterturn.current_user_scope() is null or user_id = ",
         held_by="tests/producers/service/test_scopes.py",

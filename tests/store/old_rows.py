@@ -11,7 +11,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
 from numpy.typing import NDArray
+from sqlalchemy import Connection
 
 from store import migrations
 from store.erasure.erasures import Erasures
@@ -23,10 +28,25 @@ from tests.servers import Servers, TestPostgres, connected
 from tests.workers.conftest import HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew, KnownEmbedder
 
+#: The servers' database without a schema.
+EMPTY = "afterturn"
 FOLDER = Path(__file__).with_name("rows_of_revisions")
 PLAIN = ("--data-only", "--schema=afterturn", "--column-inserts", "--load-via-partition-root", "--rows-per-insert=100")
 #: psql's own commands and comments, which say when and by which release of pg_dump.
 CHATTER = re.compile(rb"^(\\(un)?restrict .*|--.*|)\n", re.MULTILINE)
+
+
+def migrate_to(connection: Connection, revision: str) -> None:
+    """Bring an empty database to an earlier revision, without the functions, which are always the newest."""
+    config = Config()
+    config.set_main_option("script_location", str(migrations.FOLDER.parent / "migrations"))
+    scripts = ScriptDirectory.from_config(config)
+    options = {"version_table": "afterturn_version", "version_table_schema": "public"}
+    context = MigrationContext.configure(connection, opts=options)
+    with Operations.context(context):
+        for script in reversed(list(scripts.walk_revisions("base", revision))):
+            script.module.upgrade()
+    context.stamp(scripts, revision)
 
 
 class ShortVectors(KnownEmbedder):

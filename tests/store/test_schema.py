@@ -6,18 +6,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql.base import ischema_names
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deploy.cli.database_checks import find_schema_problem
 from store import migrations
 from store.connections import create_owner_engine
-from store.errors import UnknownRevision
+from store.errors import FormerRevision, UnknownRevision
+from store.migrations.compatibility import LAST_FORMER
 from store.schema import METADATA, Xid8
-from tests.servers import TestPostgres
+from tests.servers import TestPostgres, TestValkey
+from tests.store.old_rows import EMPTY, migrate_to
 
 Answer = TypeVar("Answer")
 
@@ -65,8 +70,8 @@ BUILT = """
     select c.relname, x.indisvalid, cast(cast(c.xmin as text) as bigint) > cast(cast(v.xmin as text) as bigint)
       from pg_index x join pg_class c on c.oid = x.indexrelid cross join public.afterturn_version v
      where c.relname in ('turn_by_bank', 'unit_by_user', 'unit_listed_by_plugin') order by 1"""
-#: The revision writes the whole table anew.
-WRITTEN_ANEW = {("0006_event_data", "event_store_t")}
+#: What the refusal of a former revision tells to run.
+TOLD = re.compile(r"`(update public\.afterturn_version [^`]*)`")
 
 
 async def with_connection(postgres: TestPostgres, work: Callable[[Connection], Answer]) -> Answer:
@@ -173,15 +178,25 @@ async def test_an_upgrade_builds_what_indexes_are_missing_or_were_cut_off(
     ]
 
 
-def test_no_revision_makes_an_index_of_a_table_that_is_in_use() -> None:
-    found = {
+def list_indexes_of_used_tables(folder: Path) -> set[tuple[str, str]]:
+    """Return revisions with the tables that they index and did not make."""
+    return {
         (path.stem, table)
-        for path in sorted(Path(migrations.__file__).with_name("versions").glob("*.*"))
+        for path in sorted(folder.glob("*.*"))
         for said in [path.read_text(encoding="utf-8")]
         for table in re.findall(r"create (?:unique )?index\s+\S+\s+on\s+afterturn\.(\w+)", said, re.IGNORECASE)
         if f"create table afterturn.{table}" not in said
     }
-    assert found == WRITTEN_ANEW
+
+
+def test_no_revision_makes_an_index_of_a_table_that_is_in_use(tmp_path: Path) -> None:
+    assert list_indexes_of_used_tables(Path(migrations.__file__).with_name("versions")) == set()
+    index = "create index key_by_label on afterturn.api_key_t (host_id, label);"
+    (tmp_path / "0002_label.py").write_text(f'op.execute("{index}")', encoding="utf-8")
+    (tmp_path / "0003_made.sql").write_text(
+        f"create table afterturn.api_key_t (label text);\n{index}", encoding="utf-8"
+    )
+    assert list_indexes_of_used_tables(tmp_path) == {("0002_label", "api_key_t")}
 
 
 @pytest.mark.parametrize(
@@ -204,10 +219,62 @@ async def test_a_database_that_another_version_wrote_is_refused_by_name_and_not_
     assert await with_connection(fresh_database, fingerprint) == before
 
 
+@pytest.mark.parametrize(
+    "found,is_complete", [("0.1.0_0031", True), ("0.1.0_0022", False), ("0.1.0_0001", False), ("0.1.0_0008", False)]
+)
+async def test_a_database_of_a_former_revision_is_refused_and_not_touched(
+    fresh_database: TestPostgres, found: str, *, is_complete: bool
+) -> None:
+    def age(connection: Connection) -> None:
+        connection.execute(text("update public.afterturn_version set version_num = :found"), {"found": found})
+        connection.execute(text("select afterturn.set_schema_version(:found, :found)"), {"found": found})
+        if not is_complete:
+            connection.execute(text("drop table public.afterturn_console_session cascade"))
+        connection.commit()
+
+    def fingerprint(connection: Connection) -> Any:
+        return connection.scalar(text(FINGERPRINT))
+
+    await with_connection(fresh_database, age)
+    before = await with_connection(fresh_database, fingerprint)
+    with pytest.raises(FormerRevision, match=f"{found} of 0.1.0's development.*Nothing was changed") as refused:
+        await asyncio.to_thread(migrations.upgrade_schema, fresh_database.owner_url)
+    assert ("by the last version that has it" in str(refused.value)) == (found != "0.1.0_0031")
+    assert await with_connection(fresh_database, fingerprint) == before
+    assert await find_schema_problem(fresh_database.app_url) == str(refused.value)
+
+
+async def test_data_of_the_last_former_revision_is_kept_as_its_refusal_says(
+    servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection
+) -> None:
+    def make_former(connection: Connection) -> None:
+        migrate_to(connection, "0.1.0_0001")
+        connection.execute(text("update public.afterturn_version set version_num = '0.1.0_0031'"))
+        connection.commit()
+
+    database = await servers[0].create(f"former_{uuid4().hex}", EMPTY, by=administrator)
+    await with_connection(database, make_former)
+    with pytest.raises(FormerRevision) as refused:
+        await asyncio.to_thread(migrations.upgrade_schema, database.owner_url)
+    told = TOLD.search(str(refused.value))
+    assert told
+    statement = told[1]
+
+    def follow(connection: Connection) -> None:
+        connection.execute(text(statement))
+        connection.commit()
+
+    await with_connection(database, follow)
+    await asyncio.to_thread(migrations.upgrade_schema, database.owner_url)
+    assert await with_connection(database, list_differences) == []
+    await database.drop(by=administrator)
+
+
 def test_revisions_are_one_chain_whose_names_say_the_version_that_brings_them() -> None:
     names = migrations.list_revisions()
     numbers = [name.rpartition("_")[2] for name in names]
     assert numbers == sorted(set(numbers))
+    assert LAST_FORMER not in names, "a database of the former revision would be taken for this one's"
     assert all(re.fullmatch(r"\d+\.\d+\.\d+_\d{4}", name) for name in names)
 
 

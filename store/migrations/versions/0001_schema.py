@@ -9,7 +9,8 @@ from store.migrations.scripts import run_script
 revision = "0.1.0_0001"
 down_revision = None
 
-SCRIPTS = ("tables", "partitions_and_statistics", "types", "access")
+TABLES = ("tenants", "log", "projections", "work", "derived", "service")
+SCRIPTS = (*TABLES, "partitions_and_statistics", "types", "access")
 
 
 def upgrade() -> None:

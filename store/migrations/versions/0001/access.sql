@@ -17,14 +17,17 @@ grant usage on schema afterturn to afterturn_operator;
 create function afterturn.current_host() returns uuid
     language sql stable parallel safe
     return nullif(current_setting('afterturn.host'), '')::uuid;
--- A bank's user and agent narrow the tenant's policy: a transaction that names one sees that one's banks and those of
--- none; a transaction that names neither sees every bank of its tenant.
+-- A bank's user and agent narrow the tenant's policy (`scope`, below).
 create function afterturn.current_user_scope() returns uuid
     language sql stable parallel safe
     return nullif(current_setting('afterturn.user', true), '')::uuid;
 create function afterturn.current_agent_scope() returns uuid
     language sql stable parallel safe
     return nullif(current_setting('afterturn.agent', true), '')::uuid;
+-- Banks that a key names by their whole names, of any owner.
+create function afterturn.granted_scope() returns uuid[]
+    language sql stable parallel safe
+    return nullif(current_setting('afterturn.granted', true), '')::uuid[];
 -- Whether the owner's session works on every tenant's rows at once: migrations, replays, measurements. Without it, the
 -- owner and the functions that run with its rights see the tenant of the transaction alone.
 create function afterturn.every_host() returns boolean
@@ -54,9 +57,13 @@ begin
         execute format('alter table %s enable row level security', v_table);
     end loop;
 end $$;
-create policy scope on afterturn.agent_memory_bank_t as restrictive to afterturn_app
-    using ((user_id is null or afterturn.current_user_scope() is null or user_id = afterturn.current_user_scope())
-       and (agent_def_id is null or afterturn.current_agent_scope() is null or agent_def_id = afterturn.current_agent_scope()));
+-- A transaction without a user and an agent sees every bank of its tenant. A bank of a user with an agent is the user's.
+create policy scope on afterturn.agent_memory_bank_t as restrictive to afterturn_app using (
+    afterturn.current_user_scope() is null and afterturn.current_agent_scope() is null
+    or bank_id = any (afterturn.granted_scope())
+    or ((user_id is null or user_id = afterturn.current_user_scope())
+        and (agent_def_id is null or agent_def_id = afterturn.current_agent_scope()
+             or (user_id is not null and afterturn.current_agent_scope() is null))));
 -- WHY no more: a tenant may read what was done with its keys, and nobody rewrites it.
 create policy tenant on afterturn.call_audit_t to afterturn_app using (host_id = afterturn.current_host());
 -- Words are written by the hundred: whose they are is asked once a statement, not again for each row.
@@ -72,7 +79,8 @@ grant select, insert, update, delete on
     afterturn.agent_session_history_t, afterturn.session_message_t, afterturn.subscription_t, afterturn.ledger_t,
     afterturn.claim_t, afterturn.recall_job_t, afterturn.unit_word_t, afterturn.posting_t, afterturn.term_t,
     afterturn.bank_statistics_t, afterturn.bank_language_t, afterturn.unit_vector_t, afterturn.entity_name_t,
-    afterturn.entity_profile_t, afterturn.fact_t, afterturn.forgotten_unit_t, afterturn.stale_entity_t
+    afterturn.entity_profile_t, afterturn.fact_t, afterturn.forgotten_unit_t, afterturn.stale_entity_t,
+    afterturn.open_turn_t, afterturn.plugin_namespace_t, afterturn.plugin_vector_t
     to afterturn_app;
 -- The log and the guards of turns are written once; what an erasure changes of them, functions of the owner change.
 grant select, insert on afterturn.event_store_t, afterturn.turn_t, afterturn.audit_event_t to afterturn_app;
@@ -94,7 +102,7 @@ begin
                                    'call_audit_t', 'gateway_target_t'] loop
         execute format('create policy operator on afterturn.%I to afterturn_operator using (true) with check (true)', v_table);
     end loop;
-    foreach v_table in array array['quota_t', 'erasure_t', 'pruned_turns_t', 'bank_language_t'] loop
+    foreach v_table in array array['quota_t', 'erasure_t', 'pruned_turns_t', 'bank_language_t', 'open_turn_t'] loop
         execute format('create policy operator on afterturn.%I to afterturn_operator using (true)', v_table);
     end loop;
 end $$;
@@ -109,10 +117,13 @@ grant select (key_id, host_id, label, banks, can_write, gateway_user, user_name,
               rotated_from),
       update (revoked_at, expires_at)
    on afterturn.api_key_t to afterturn_operator;
+-- WHY these columns alone: a tenant's transaction sees whether its own key still holds.
+grant select (host_id, key_id, revoked_at, expires_at) on afterturn.api_key_t to afterturn_app;
 grant select, update on afterturn.ledger_t to afterturn_operator;
 grant select, insert, update, delete on afterturn.claim_t to afterturn_operator;
 grant select (host_id, job_id, status, attempts, lease_until, created_at, expires_at), delete
     on afterturn.recall_job_t to afterturn_operator;
+grant select (host_id, token_id, expires_at), delete on afterturn.open_turn_t to afterturn_operator;
 grant select, insert, delete on afterturn.audit_event_t, afterturn.call_audit_t to afterturn_operator;
 grant select, insert, update on afterturn.gateway_target_t to afterturn_operator;
 grant select on afterturn.quota_t, afterturn.pruned_turns_t, afterturn.bank_language_t to afterturn_operator;
@@ -127,6 +138,9 @@ create policy service on public.afterturn_maintenance to afterturn_operator usin
 create policy service on public.afterturn_gate to afterturn_app, afterturn_operator using (true) with check (true);
 create policy service on public.afterturn_outside_model to afterturn_app, afterturn_operator using (true) with check (true);
 create policy service on public.afterturn_live_model to afterturn_app, afterturn_operator using (true) with check (true);
+create policy service on public.afterturn_operator_key to afterturn_operator using (true) with check (true);
+create policy service on public.afterturn_worker to afterturn_operator using (true) with check (true);
+-- public.afterturn_console_session has no policy: functions of the owner alone read and write it.
 
 grant select on public.afterturn_cluster to afterturn_app, afterturn_operator;
 grant select, insert, update on public.afterturn_maintenance to afterturn_operator;
@@ -135,3 +149,9 @@ grant select on public.afterturn_gate to afterturn_operator;
 grant select on public.afterturn_outside_model, public.afterturn_live_model to afterturn_app;
 grant select, insert on public.afterturn_outside_model to afterturn_operator;
 grant select, insert, update on public.afterturn_live_model to afterturn_operator;
+-- Hashes are compared by the owner's functions alone; the operator writes them and reads none.
+grant select (key_id, label, created_at, expires_at, revoked_at, makes_keys),
+      insert (key_id, key_hash, label, expires_at, makes_keys),
+      update (revoked_at)
+   on public.afterturn_operator_key to afterturn_operator;
+grant select, insert, update, delete on public.afterturn_worker to afterturn_operator;
