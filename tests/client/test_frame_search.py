@@ -13,6 +13,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from afterturn_client.frame_search import find_marks
 from afterturn_client.reference import FrameForm, frame, frame_directives, shorten_frames, strip_frames
+from afterturn_client.text_views import read_views
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -194,6 +195,16 @@ def test_a_perimeters_mark_is_known_in_any_form_and_once_disarmed_no_more(name: 
 )
 def test_brackets_around_other_words_are_no_mark(text: str) -> None:
     assert find_marks(text) == []
+
+
+def test_a_view_knows_where_its_characters_came_from_at_the_cost_of_its_changes() -> None:
+    text = f"{'words ' * 10_000}\\u003cmemory_reference&gt;{' words' * 10_000}"
+    clean, unescaped = read_views(text)
+    assert clean.text == text
+    assert len(unescaped.begins) <= 5
+    begin = unescaped.text.index("<memory_reference>")
+    assert text[slice(*unescaped.locate(begin, begin + 18))] == "\\u003cmemory_reference&gt;"
+    assert unescaped.locate(0, len(unescaped.text)) == (0, len(text))
 
 
 def test_nothing_but_frames_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

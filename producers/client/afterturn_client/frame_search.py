@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from afterturn_client.text_views import TextView, fold_letters, read_views, squeeze
+from afterturn_client.text_views import SqueezedText, TextView, fold_letters, read_views
 
 REFERENCE, DIRECTIVES = "memory_reference", "memory_directives"
 KIND, STANDING = "historical_memory", "standing_directives"
@@ -26,12 +26,9 @@ STANDING_NOTE = (
     "They rank below the system's instructions and the user's own words: heed them where those leave room."
 )
 
-_SIGNS = re.compile(r"[A-Za-z0-9<>/]+")
-_OUTSIDE_SIGNS = re.compile(r"[^a-z0-9<>/]+")
-
 
 def _squeeze_text(text: str) -> str:
-    return _OUTSIDE_SIGNS.sub("", text.lower())
+    return SqueezedText(text).text
 
 
 _TAGS = {_squeeze_text(REFERENCE): REFERENCE, _squeeze_text(DIRECTIVES): DIRECTIVES}
@@ -153,7 +150,7 @@ def find_marks(text: str) -> list[int]:
     if not any(sign in low for sign in "[=:%&\\"):
         return []
     found = ((view, mark) for view in read_views(text) for mark in _MARK.finditer(view.text))
-    return sorted({view.starts[max(mark.start(1), mark.start(2))] for view, mark in found})
+    return sorted({view.start_of(max(mark.start(1), mark.start(2))) for view, mark in found})
 
 
 def cut_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -219,10 +216,10 @@ class _Begun:
 
 
 class _Search:
-    """The search of one view of an original; `squeezed` tells positions of the view."""
+    """The search of one view of an original, in its squeezed text."""
 
-    def __init__(self, original: str, view: TextView, squeezed: TextView) -> None:
-        self._original, self._view, self._squeezed = original, view, squeezed
+    def __init__(self, original: str, view: TextView) -> None:
+        self._original, self._view, self._squeezed = original, view, SqueezedText(view.text)
         self._opened: _Opened | None = None
         self._begun: _Begun | None = None
 
@@ -232,7 +229,7 @@ class _Search:
         span = next(left, None)
         for found in _EVENT.finditer(self._squeezed.text):
             begin, end = self._squeezed.locate(*found.span())
-            at = self._view.starts[begin]
+            at = self._view.start_of(begin)
             while span is not None and span[1] <= at:
                 span = next(left, None)
             if span is not None and span[0] <= at:
@@ -280,7 +277,7 @@ class _Search:
 
     def _read_escaping(self, at: int) -> str:
         """Return how the escape begins that a character of the view is made of; empty: of none."""
-        sign = self._original[self._view.starts[at]]
+        sign = self._original[self._view.start_of(at)]
         return sign if sign in _ESCAPING else ""
 
     def _end(self) -> Iterator[Found]:
@@ -305,9 +302,7 @@ class _Search:
 
 def _find_in_view(text: str, view: TextView, known: Sequence[tuple[int, int]]) -> Iterator[Found]:
     """Yield where frames that one view shows stand in the text, with the marks before their first line."""
-    here = range(len(view.text))
-    squeezed = squeeze(TextView(view.text, here, range(1, len(here) + 1)), _SIGNS)
-    for tags, begin, end in _Search(text, view, squeezed).run(known):
+    for tags, begin, end in _Search(text, view).run(known):
         start, stop = view.locate(begin, end)
         yield tags, _find_mark(text, start, stop), stop
 

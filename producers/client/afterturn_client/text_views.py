@@ -7,8 +7,10 @@ What quotes a text changes its letters, not its words: invisible characters, loo
 import html
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from urllib.parse import unquote
 
 #: Invisible characters, which can carry text to a model unseen by a reader: Unicode's format characters (Cf:
@@ -43,7 +45,11 @@ _LOOK_ALIKES |= {
 }
 _TRANSLATED = str.maketrans(_LOOK_ALIKES)
 _FOREIGN = re.compile(f"[{''.join(map(re.escape, _LOOK_ALIKES))}]")
-_CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_SMALL = bytes.maketrans(_LETTERS, _LETTERS.lower())
+#: What a squeezed text is without; a character beyond ASCII is a question mark there.
+_SQUEEZED = bytes(one for one in range(256) if chr(one) not in "<>/" and not bytes([one]).isalnum())
+_KEPT = bytes(one not in _SQUEEZED for one in range(256))
 #: What stands before each line of a text that is quoted (Markdown, comments), compared (diffs) or numbered; not the
 #: last sign of a frame's tag that was wrapped before it.
 _LINE_MARK = re.compile(
@@ -51,9 +57,11 @@ _LINE_MARK = re.compile(
     r"(?:[ \t]*(?:[>+|#*;%\"'\u2502\u2503-]|//|--|\d{1,6}(?=[ \t]*[:|)\u2192\t])[ \t]*[:|)\u2192\t]))+[ \t]*",
     re.MULTILINE | re.IGNORECASE,
 )
+#: Each form begins with a letter of its own, so that a search skips all others at once.
 _ESCAPE = re.compile(
     r"\\u\{[0-9a-f]{1,6}\}|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
-    r"|&#x[0-9a-f]{1,6};?|&#[0-9]{1,7};?|&(?:[a-z][a-z0-9]{1,24});|(?:%[0-9a-f]{2})+|=\r?\n|(?:=[0-9A-F]{2})+",
+    r"|&#x[0-9a-f]{1,6};?|&#[0-9]{1,7};?|&(?:[a-z][a-z0-9]{1,24});"
+    r"|%[0-9a-f]{2}(?:%[0-9a-f]{2})*|=\r?\n|=[0-9A-F]{2}(?:=[0-9A-F]{2})*",
     re.IGNORECASE,
 )
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
@@ -62,20 +70,60 @@ _LAST = 0x10FFFF
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """A text made of another: its n-th character stands for `starts[n]` to `ends[n]` of the original."""
+    """A text made of another one, piece by piece: a copy of a piece, or what stands for the whole of it.
+
+    A piece begins at `begins[n]` of the text. It copies the other text from `origins[n]` on, or, with an end in
+    `ends[n]`, stands for the other text up to there. A view of pieces knows where its characters came from at the cost
+    of its changes, not of its length.
+    """
 
     text: str
-    starts: Sequence[int]
-    ends: Sequence[int]
+    origin: "TextView | None" = None
+    begins: Sequence[int] = ()
+    origins: Sequence[int] = ()
+    ends: Sequence[int | None] = ()
+
+    def start_of(self, at: int) -> int:
+        """Return where the part of the first text begins that a character of this view stands for."""
+        view = self
+        while view.origin is not None:
+            piece = bisect_right(view.begins, at) - 1
+            copied = view.ends[piece] is None
+            view, at = view.origin, view.origins[piece] + (at - view.begins[piece] if copied else 0)
+        return at
+
+    def end_of(self, at: int) -> int:
+        """Return where the part of the first text ends that a character of this view stands for."""
+        view = self
+        while view.origin is not None:
+            piece = bisect_right(view.begins, at) - 1
+            end = view.ends[piece]
+            view, at = view.origin, view.origins[piece] + at - view.begins[piece] if end is None else end - 1
+        return at + 1
 
     def locate(self, begin: int, end: int) -> tuple[int, int]:
-        """Return where a piece of this view, of at least one character, stands in the original."""
-        return self.starts[begin], self.ends[end - 1]
+        """Return where a piece of this view, of at least one character, stands in the first text."""
+        return self.start_of(begin), self.end_of(end - 1)
+
+
+class SqueezedText:
+    """The letters and digits of ASCII, and the signs of tags, that a text consists of, in small letters."""
+
+    def __init__(self, text: str) -> None:
+        self._raw = text.encode("ascii", "replace")
+        self.text = self._raw.translate(_SMALL, _SQUEEZED).decode()
+        self._places: list[int] | None = None
+
+    def locate(self, begin: int, end: int) -> tuple[int, int]:
+        """Return where a piece, of at least one character, stands in the text."""
+        if self._places is None:
+            self._places = list(compress(range(len(self._raw)), self._raw.translate(_KEPT)))
+        return self._places[begin], self._places[end - 1] + 1
 
 
 def read_views(text: str) -> Iterator[TextView]:
     """Yield the text without marks and look-alikes, then with one layer of escapes undone after the other."""
-    escaped = TextView(text, range(len(text)), range(1, len(text) + 1))
+    escaped = TextView(text)
     yield _clean(escaped)
     for _ in range(LAYERS):
         unescaped = _rewrite(escaped, _ESCAPE, _unescape)
@@ -92,16 +140,6 @@ def fold_letters(text: str) -> str:
     return INVISIBLE.sub("", text).translate(_TRANSLATED).lower()
 
 
-def squeeze(view: TextView, kept: re.Pattern[str]) -> TextView:
-    """Return the view with nothing but characters that `kept` (a class of characters) matches, in small letters."""
-    texts, starts, ends = [], list[int](), list[int]()
-    for found in kept.finditer(view.text):
-        texts.append(found[0])
-        starts += view.starts[found.start() : found.end()]
-        ends += view.ends[found.start() : found.end()]
-    return TextView("".join(texts).translate(_CAPITALS), starts, ends)
-
-
 def _clean(view: TextView) -> TextView:
     """Return the view without line marks and invisible characters, its look-alikes as ASCII."""
     if not view.text.isascii():
@@ -112,21 +150,29 @@ def _clean(view: TextView) -> TextView:
 
 def _rewrite(view: TextView, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]) -> TextView:
     """Return the view with each match replaced; all that replaces a match stands for the whole of it."""
-    texts, starts, ends, at = list[str](), list[int](), list[int](), 0
+    texts, begins, origins, ends = list[str](), list[int](), list[int](), list[int | None]()
+    at, length = 0, 0
+
+    def add(piece: str, origin: int, end: int | None) -> None:
+        nonlocal length
+        if piece:
+            texts.append(piece)
+            begins.append(length)
+            origins.append(origin)
+            ends.append(end)
+            length += len(piece)
+
     for found in pattern.finditer(view.text):
         new = replace(found)
         if not found[0] or new == found[0]:
             continue
-        texts += (view.text[at : found.start()], new)
-        starts += view.starts[at : found.start()]
-        ends += view.ends[at : found.start()]
-        starts += [view.starts[found.start()]] * len(new)
-        ends += [view.ends[found.end() - 1]] * len(new)
+        add(view.text[at : found.start()], at, None)
+        add(new, found.start(), found.end())
         at = found.end()
     if not at:
         return view
-    texts.append(view.text[at:])
-    return TextView("".join(texts), [*starts, *view.starts[at:]], [*ends, *view.ends[at:]])
+    add(view.text[at:], at, None)
+    return TextView("".join(texts), view, begins, origins, ends)
 
 
 def _unescape(found: re.Match[str]) -> str:
