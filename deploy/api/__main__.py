@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported only now: prometheus_client decides at import whether processes share their samples.
     from deploy.api.process import run_api  # noqa: PLC0415
 
-    run_api(settings, address, plugin)
+    run_api(loaded, address, plugin)
     return 0
 
 

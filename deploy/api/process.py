@@ -23,6 +23,7 @@ from redis.retry import Retry
 
 from deploy.api.health import ApiHealth
 from deploy.api.http_server import serve_application
+from deploy.api.installation import ProcessInstallation
 from deploy.api.plugin_address import ListenAddress, find_warning
 from deploy.api.plugin_listener import create_listener_app, make_store_finder
 from deploy.components.broker_fitness import BrokerMonitor
@@ -35,7 +36,7 @@ from deploy.observability import logs
 from deploy.observability.loop_lag import measure_loop_lag
 from deploy.observability.metrics import Exposition, LedgerCounts
 from deploy.observability.tracing import start_tracing
-from deploy.settings import Settings
+from deploy.settings import LoadedSettings, Settings
 from embeddings.errors import EmbeddingError, ModelMissing
 from embeddings.prompt_tokens import choose_counter
 from embeddings.protocol import Embedder
@@ -76,8 +77,10 @@ from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.call_audit import CallAudit
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
+from store.tenancy.sealing import Sealer
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
+from workers.settings import sealing_keys
 
 #: Time-out for Redis, in seconds: a request does not wait longer to send a notification.
 REDIS_S = 0.5
@@ -90,17 +93,18 @@ THREAD_SWITCH_S = 0.0001
 log = structlog.get_logger("afterturn.api")
 
 
-def run_api(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddress | None = None) -> None:
+def run_api(loaded: LoadedSettings, api: tuple[str, int] | None, plugin: ListenAddress | None = None) -> None:
     """Serve the API and the memory plugin, each if it has an address, until SIGTERM or SIGINT.
 
     Running requests are answered first.
     """
+    settings = loaded.settings
     logs.configure_logging(settings.log)
     sys.setswitchinterval(THREAD_SWITCH_S)
     stop_tracing = start_tracing(settings.tracing)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_serve_until_signal(settings, api, plugin))
+            runner.run(_serve_until_signal(loaded, api, plugin))
         finally:
             stop_tracing()
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
@@ -108,7 +112,10 @@ def run_api(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddre
             os._exit(0)
 
 
-async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, plugin: ListenAddress | None) -> None:
+async def _serve_until_signal(
+    loaded: LoadedSettings, api: tuple[str, int] | None, plugin: ListenAddress | None
+) -> None:
+    settings = loaded.settings
     owned, ending = _build_resources(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
@@ -117,7 +124,7 @@ async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, p
         if api is not None:
             log.info("listening", host=api[0], port=api[1])
             servers.create_task(
-                serve_application(compose_application(settings, owned), *api, settings.api, ending), name="API"
+                serve_application(compose_application(loaded, owned), *api, settings.api, ending), name="API"
             )
         if plugin is not None:
             servers.create_task(_serve_plugin(settings, owned, plugin, ending), name="memory plugin")
@@ -135,8 +142,9 @@ async def _serve_plugin(settings: Settings, owned: "_Resources", address: Listen
     await serve_application(app, address.host, address.port, settings.api, ending, path=address.path)
 
 
-def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
+def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
     """Return the application; `_open_resources` opens and closes its resources, on the application's loop."""
+    settings = loaded.settings
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(
         Ledger(owned.database),
@@ -170,7 +178,12 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         Exposition(settings.metrics_dir, counts, settings.health, settings.data, owned.notifier.read_used_bytes),
         settings.api,
         recorder=owned.recorder,
-        operations=Operations(owned.database, owned.clock),
+        operations=Operations(
+            owned.database,
+            owned.clock,
+            sealer=Sealer(sealing_keys(settings.gateway.sealing_keys)),
+            installation=ProcessInstallation(loaded),
+        ),
         issuers=issuers if settings.api.mcp.issuers else None,
         fair=owned.fair,
         plugin=make_store_finder(_build_plugin_parts(settings, owned), issuers.authenticate),

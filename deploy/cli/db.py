@@ -12,11 +12,11 @@ from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision, read_row, read_schema_version
 from deploy.cli.options import JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import OWNER_VARIABLE, read_settings
 from deploy.cli.scram import make_verifier
+from deploy.components.database_checks import EXTENSION_SQL, PATIENCE_S, judge_revision, read_row, read_schema_version
 from deploy.components.database_fitness import DATABASE_ERRORS, explain_failure, name_error_kind
 from deploy.notices import print_notice
 from deploy.settings import Settings

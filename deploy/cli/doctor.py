@@ -8,15 +8,15 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from deploy.cli import doctor_checks
-from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import describe_service, find_service_elsewhere
+from deploy.components import doctor_checks
 from deploy.components.bootstrap import HOST
 from deploy.components.database_fitness import DATABASE_ERRORS, name_error_kind
+from deploy.components.doctor_checks import DoctorTarget
+from deploy.components.doctor_rules import CheckVerdict, DoctorFinding
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice, replace_unprintable
 from deploy.settings import Settings, load_settings

@@ -25,11 +25,11 @@ from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from deploy.tables import ResultTable
 from producers.service.gateway_clients import canonical_url
-from producers.service.operations import describe_target as describe_listed
+from producers.service.operator_targets import describe_target
 from store import identity
 from store.database import Database
 from store.errors import NotFound, SealBroken, TargetTaken
-from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, ListedTarget, seal_place
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, seal_place
 from store.tenancy.sealing import Sealer
 from workers.settings import DeliverySettings, Scope, sealing_keys
 
@@ -116,7 +116,7 @@ def set_command(
         made = await targets.set(host_id, _bank_id(host_id, bank), user, scopes, sealed)
         act.rows = 1
         listed = await targets.list(host_id)
-        return describe_listed(next(one for one in listed if one.target.target_id == made.target_id), names=True)
+        return describe_target(next(one for one in listed if one.target.target_id == made.target_id), names=True)
 
     found = _change_target(stack, "gateway set", host_id, put)
     if bank is not None and found.bank is None:
@@ -261,10 +261,3 @@ def _build_table(found: Sequence[GatewayTarget]) -> ResultTable:
         shown = (one.tenant, bank, one.url or SELF, user, one.sessions, one.key, one.state)
         table.add_values(*shown, str(one.waiting))
     return table
-
-
-def describe_target(one: ListedTarget) -> str:
-    """Return a description of a target: its tenant or bank, and its address."""
-    user = one.target.user
-    bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
-    return f"tenant {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"

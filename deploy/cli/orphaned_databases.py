@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import DoctorFinding, report_warning
+from deploy.components.doctor_checks import DoctorTarget
+from deploy.components.doctor_rules import DoctorFinding, report_warning
 from deploy.local.cluster import list_cluster_folders
 from deploy.local.folder_lock import is_held
 from deploy.local.private_folder import find_orphaned_folders, is_private, measure_folder

@@ -10,10 +10,10 @@ import typer
 
 from deploy.api.__main__ import find_free_address
 from deploy.api.__main__ import main as run_api
-from deploy.cli.database_checks import find_schema_problem
 from deploy.cli.output import exit_with
 from deploy.cli.running_stack import read_settings
 from deploy.cli.workers import drain_command
+from deploy.components.database_checks import find_schema_problem
 from deploy.local.child import Child
 from deploy.local.errors import EmbeddedError
 from deploy.local.supervisor import Supervisor

@@ -90,6 +90,8 @@ WIRES: Mapping[type[Exception], Wire] = {
     MissingParent: Wire(409, "PARENT_MISSING"),
     ErasedMeanwhile: Wire(409, "ERASED"),
     NotSettled: Wire(409, "VERSION_CONFLICT"),
+    # Only an operator's call raises it: its text names another tenant.
+    TargetTaken: Wire(409, "TARGET_TAKEN"),
     RestoredElsewhere: Wire(409, "RESTORED_ELSEWHERE"),
     ResourceBusy: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),
     LeaseLost: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),
@@ -106,9 +108,8 @@ WIRES: Mapping[type[Exception], Wire] = {
     SessionDefaultsMissing: UNAVAILABLE,
     InvalidDatabaseUrl: UNAVAILABLE,
     ReplayError: UNAVAILABLE,
-    # The text of these two is for operators: it may name another tenant.
+    # Its text is for operators.
     SealBroken: UNAVAILABLE,
-    TargetTaken: UNAVAILABLE,
     EmbeddingError: UNAVAILABLE,
 }
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
+from afterturn_client.contract.erasures import ErasurePreview, TextsAtModel
 from pydantic import Field, model_validator
 
 from producers.service.fields import BankName, Name, SessionName, field_error
@@ -115,6 +116,21 @@ def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
         return receipt.kind is not Kind.USER or grant.agent is None
     names = {*grant.banks, *(grant.space.name(bank) for bank in grant.banks)}
     return receipt.bank_id in {identity.bank_id(grant.host_id, name) for name in names}
+
+
+def describe_preview(receipt: Receipt, *, complete: bool) -> ErasurePreview:
+    """Return what an erasure would take; `complete`: all of it is counted."""
+    return ErasurePreview(
+        kind=receipt.kind.value,
+        bank_id=receipt.bank_id,
+        target_id=receipt.target_id,
+        complete=complete,
+        counts={name: number for name, number in sorted(receipt.counts.items()) if number},
+        gateway_sessions=dict(sorted(receipt.delivered.items())),
+        models=tuple(TextsAtModel(**asdict(one)) for one in receipt.models),
+        elsewhere=tuple(receipt.unreached),
+        stays=tuple(receipt.stays),
+    )
 
 
 def as_json(receipt: Receipt) -> dict[str, Any]:

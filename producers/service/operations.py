@@ -11,15 +11,14 @@ from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
 from afterturn_client.contract import operators as contract
+from afterturn_client.contract.installation import Examination, SettingsInForce
 from afterturn_client.contract.operators import (
     CallList,
     CountedTenant,
-    GatewayTarget,
     KeyList,
     NewKey,
     PipelineStatus,
     QuotaList,
-    TargetList,
     Tenant,
     TenantPage,
 )
@@ -29,7 +28,8 @@ from sqlalchemy.exc import IntegrityError
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
-from producers.service.operator_work import AnyTenant, OperatorWork, TargetsParameters, TenantName, require_tenant
+from producers.service.operator_targets import OperatorTargets
+from producers.service.operator_work import AnyTenant, OperatorWork, TenantName, require_tenant
 from producers.service.paging import Limit, ListOrder, PageParameters, read_name
 from producers.service.wire import RequestModel
 from store import identity
@@ -38,10 +38,10 @@ from store.errors import NotFound
 from store.ledger.ledger import Ledger
 from store.ledger.stages import TURN_STAGES, Stage
 from store.tenancy.call_audit import NO_HOST, CallAudit, CallFilter, Interface
-from store.tenancy.gateway_targets import GatewayTargets, ListedTarget
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import Operator, OperatorKeys
 from store.tenancy.quotas import Quota, QuotaLimits, Quotas
+from store.tenancy.sealing import Sealer
 from store.tenancy.tenants import Tenants
 
 #: The longest lifetime of a key.
@@ -53,6 +53,18 @@ class OperatorAuthenticator(Protocol):
 
     async def authenticate(self, token: str) -> Operator | None:
         """Return the operator of a key, None for an invalid one."""
+        ...
+
+
+class Installation(Protocol):
+    """The process that serves, and what it runs on."""
+
+    def list_settings(self) -> SettingsInForce:
+        """Return the settings in force, secrets masked, each with its origin."""
+        ...
+
+    async def examine(self) -> Examination:
+        """Check servers, roles, schema, disk and gateway targets; return what each check found."""
         ...
 
 
@@ -80,12 +92,6 @@ class AuditParameters(BaseModel):
         None, ge=0, le=36_500 * 86_400, allow_inf_nan=False, description="greatest age in seconds; left out: any"
     )
     limit: Limit = 50
-
-
-class ListedTargets(TargetsParameters):
-    """Which gateway targets: a tenant's or all, unset ones too."""
-
-    unset: bool = Field(False, description="whether to list unset targets, too")
 
 
 class NewKeyBody(RequestModel):
@@ -152,11 +158,22 @@ class Operations:
     """Operations for operators; the caller is already authenticated."""
 
     def __init__(
-        self, database: Database, clock: Callable[[], datetime], keys: OperatorAuthenticator | None = None
+        self,
+        database: Database,
+        clock: Callable[[], datetime],
+        keys: OperatorAuthenticator | None = None,
+        *,
+        sealer: Sealer | None = None,
+        installation: Installation | None = None,
     ) -> None:
-        """Keep the database and the clock; `keys` say who an operator is, those of the database where it is None."""
+        """Keep the database and the clock; `keys` say who an operator is, those of the database where it is None.
+
+        `sealer` seals the keys of gateway targets, `installation` is what serves. Without one, its calls are refused.
+        """
         self.keys = keys or OperatorKeys(database)
         self.work = OperatorWork(database, clock)
+        self.targets = OperatorTargets(database, sealer)
+        self._installation = installation
         self._database = database
         self._clock = clock
         self._tenant_keys = Keys(database)
@@ -187,6 +204,19 @@ class Operations:
             dead=totals["dead"],
             undone=totals["pending"] + totals["running"],
         )
+
+    def settings(self) -> SettingsInForce:
+        """Return the settings of this process. Raises NotFound where it serves no installation."""
+        return self._require_installation().list_settings()
+
+    async def examine(self) -> Examination:
+        """Check the installation. Raises NotFound where this process serves none."""
+        return await self._require_installation().examine()
+
+    def _require_installation(self) -> Installation:
+        if self._installation is None:
+            raise NotFound("this process serves no installation: run `afterturn config` or `afterturn doctor` there")
+        return self._installation
 
     async def tenant_keys(self, tenant: str) -> KeyList:
         """Return a tenant's keys. Raises Invalid for an unknown tenant."""
@@ -258,34 +288,6 @@ class Operations:
             since=None if asked.since_s is None else timedelta(seconds=asked.since_s),
         )
         return await CallAudit(self._database).read(call_filter, asked.limit)
-
-    async def targets(self, asked: ListedTargets, *, names: bool) -> TargetList:
-        """Return gateway targets, without their keys; `names`: banks' names are told to those who ask for them."""
-        await require_tenant(self._database, asked.tenant)
-        host = None if asked.tenant is None else identity.host_id(asked.tenant)
-        found = await GatewayTargets(self._database).list(host, unset=asked.unset)
-        return TargetList(targets=tuple(describe_target(one, names=names and asked.names) for one in found))
-
-
-def describe_target(one: ListedTarget, *, names: bool) -> GatewayTarget:
-    """Return a target as operators see it; `names`: with its bank's name."""
-    target, user = one.target, one.target.user
-    return GatewayTarget(
-        target_id=target.target_id,
-        tenant=one.host,
-        bank_id=target.bank_id,
-        url=user.base_url,
-        state=target.state,
-        set_at=target.set_at,
-        waiting=one.waiting,
-        bank=one.bank if names else None,
-        user_id=user.user_id,
-        app_id=user.app_id,
-        project_id=user.project_id,
-        scope=target.scope,
-        sessions="chat:<session>" if target.bank_id else "chat:<bank>/<session>",
-        key="none" if target.unset_at else "sealed" if target.sealed_key else "settings",
-    )
 
 
 def _describe_quota(one: Quota) -> contract.Quota:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
+from afterturn_client.contract.erasures import ErasurePreview
 from afterturn_client.contract.units import Unit
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import Action, require_user_erasure, require_write
 from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
-from producers.service.erasures import ErasureBody, may_see_receipt
+from producers.service.erasures import ErasureBody, describe_preview, may_see_receipt
 from producers.service.fields import Text
 from producers.service.redacting import Redactor
 from producers.service.turns import limit_text
@@ -28,6 +29,8 @@ from store.off_loop import run_off_loop
 from store.tenancy.banks import scope_of
 from store.tenancy.keys import Grant
 
+#: How long a preview counts: the writers of the bank wait meanwhile.
+PREVIEW_FOR = timedelta(seconds=1)
 #: How long a request works on an erasure before the answer; the sweeper does the rest.
 ERASE_FOR = timedelta(seconds=5)
 
@@ -114,6 +117,16 @@ class Revisions:
         except ResourceBusy:
             # The erasure is accepted: the sweeper continues it.
             return await erasures.receipt(host, erasure)
+
+    async def preview_erasure(self, grant: Grant, asked: Any) -> ErasurePreview:
+        """Return what an erasure of what the body names would take; nothing changes.
+
+        Raises Invalid, NotFound, PermissionDenied, ResourceBusy.
+        """
+        require_write(grant)
+        target = await self._build_target(grant, parse_body(ErasureBody, asked))
+        receipt, complete = await self._dependencies.erasures.preview(grant.host_id, target, PREVIEW_FOR)
+        return describe_preview(receipt, complete=complete)
 
     async def _reach_unit(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
         """Return the whole name of the bank of a unit that a key may change. Raises NotFound, PermissionDenied."""

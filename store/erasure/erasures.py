@@ -141,14 +141,21 @@ class Erasures:
 
         The writers of the bank, or of the host for a user, wait meanwhile. Raises NotFound.
         """
+        receipt, _ = await self.preview(host, target, None)
+        return receipt
+
+    async def preview(self, host: UUID, target: ErasureTarget, within: timedelta | None) -> tuple[Receipt, bool]:
+        """Return the receipt as `estimate` does, of about `within`; False: there is more to erase. Raises NotFound."""
         with act_as_service():
             async with self._database.tenant(host, undo=True) as connection:
                 await self._look(connection, host, target)
                 erasure = await self._open(connection, host, target)
-                while await self._step(connection, host, erasure):
-                    pass
+                until = None if within is None else self._clock() + within
+                while more := await self._step(connection, host, erasure):
+                    if until is not None and self._clock() >= until:
+                        break
                 await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
-                return await requests.read_receipt(connection, host, erasure)
+                return await requests.read_receipt(connection, host, erasure), not more
 
     async def propose_aliases(self, host: UUID, user: str) -> Sequence[str]:
         """Return the names by which others call a user: an erasure of the user leaves messages that use them."""

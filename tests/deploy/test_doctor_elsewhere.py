@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from deploy.cli import doctor_checks, doctor_rules
 from deploy.cli.app import build_cli
-from deploy.cli.database_checks import judge_revision
-from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding, report_ok
 from deploy.cli.orphaned_databases import ORPHANED
+from deploy.components import doctor_checks, doctor_rules
+from deploy.components.database_checks import judge_revision
+from deploy.components.doctor_checks import DoctorTarget
+from deploy.components.doctor_rules import CheckVerdict, DoctorFinding, report_ok
 from tests.client.loopback import closed_port
 from tests.deploy.operated import Operated
 from tests.servers import TestValkey

@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from redis.exceptions import ConnectionError as RedisConnectionError
 from sqlalchemy import make_url, text
 
-from deploy.cli import doctor_checks
 from deploy.cli.erase import vacuum_tables
+from deploy.components import doctor_checks
 from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.chaos.database_observer import open_observer

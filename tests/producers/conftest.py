@@ -13,6 +13,8 @@ import redis
 from dramatiq.brokers.redis import RedisBroker
 from pydantic import SecretStr
 
+from deploy.api.installation import ProcessInstallation
+from deploy.settings import LoadedSettings, Settings
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
@@ -25,7 +27,7 @@ from producers.service.load_shedding import LoadShedder
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
 from producers.service.recall_coordinator import RecallCoordinator
-from producers.settings import ApiSettings
+from producers.settings import ApiSettings, BrokerSettings
 from store.derived.persons import Persons
 from store.erasure import Erasures
 from store.ledger.freshness import Waiter
@@ -43,10 +45,12 @@ from store.tenancy.banks import Banks
 from store.tenancy.call_audit import CallAudit
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
+from store.tenancy.sealing import Sealer
 from tests.producers.schemas import HeldToSchema
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
 from tests.watched import Watched
+from tests.workers.targets import SEALING
 
 
 @dataclass
@@ -124,6 +128,16 @@ def broker_of(url: str, namespace: str) -> RedisBroker:
     return RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
 
 
+def describe_servers(postgres: TestPostgres, broker: RedisBroker) -> LoadedSettings:
+    """The settings of a process on these servers."""
+    urls = DatabaseSettings(url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url))
+    place = broker.client.connection_pool.connection_kwargs
+    address = f":{place.get('password') or ''}@{place.get('host')}:{place.get('port')}/{place.get('db') or 0}"
+    redis_urls = BrokerSettings(url=SecretStr(f"redis://{address}"), namespace=broker.namespace)
+    settings = Settings(database=urls, broker=redis_urls)
+    return LoadedSettings(settings, {"database.url": "environment AFTERTURN_DATABASE__URL"}, ())
+
+
 def build(
     postgres: TestPostgres,
     broker: RedisBroker,
@@ -165,7 +179,12 @@ def build(
         settings,
         recorder=recorder,
         fair=fair,
-        operations=Operations(database, clock),
+        operations=Operations(
+            database,
+            clock,
+            sealer=Sealer([SEALING]),
+            installation=ProcessInstallation(describe_servers(postgres, broker)),
+        ),
         issuers=issuers and issuers(keys),
         sessions=ConsoleSessions(database),
     )

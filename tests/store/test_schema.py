@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.cli.database_checks import find_schema_problem
+from deploy.components.database_checks import find_schema_problem
 from store import migrations
 from store.connections import create_owner_engine
 from store.errors import FormerRevision, UnknownRevision

@@ -189,6 +189,16 @@ def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
     return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
 
 
+def _make_preview_route(kind: str, *, by_id: bool = False, **named: Callable[[Trial], str]) -> TrialRoute:
+    """Return a way to preview an erasure: it needs the rights of one."""
+    erase = _make_erase_route(kind, SharedRights.MUST_NOT, by_id=by_id, **named)
+
+    def ask(one: Trial) -> TrialRequest:
+        return TrialRequest("POST", "/api/v1/erasures/preview", erase.ask(one).body)
+
+    return TrialRoute(ask, by_id, SharedRights.MUST_NOT, seldom=True)
+
+
 def _make_erase_route(
     kind: str,
     others: SharedRights = SharedRights.MUST_NOT,
@@ -330,6 +340,17 @@ ROUTES: dict[str, TrialRoute] = {
     "POST /api/v1/erasures of a user": _make_erase_route("user", user_id=lambda t: t.user),
     "POST /api/v1/erasures of a speaker": _make_erase_route("user", user_id=lambda t: t.speaker),
     "POST /api/v1/erasures of a bank": _make_erase_route("bank"),
+    "POST /api/v1/erasures/preview of a unit": _make_preview_route("unit", by_id=True, unit_id=lambda t: t.things.unit),
+    "POST /api/v1/erasures/preview of a document": _make_preview_route(
+        "document", by_id=True, doc_id=lambda t: t.things.doc
+    ),
+    "POST /api/v1/erasures/preview of a directive": _make_preview_route(
+        "directive", by_id=True, directive_id=lambda t: t.things.directive
+    ),
+    "POST /api/v1/erasures/preview of a memory": _make_preview_route("memory", memory_id=lambda _: MEMORY),
+    "POST /api/v1/erasures/preview of a session": _make_preview_route("session", session_id=lambda _: SESSION),
+    "POST /api/v1/erasures/preview of a user": _make_preview_route("user", user_id=lambda t: t.user),
+    "POST /api/v1/erasures/preview of a bank": _make_preview_route("bank"),
     "GET /api/v1/erasures/{erasure_id}": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/erasures/{t.things.erasure}")
     ),
@@ -489,6 +510,18 @@ ROUTES |= {
     ),
     "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/audit")),
     "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/targets")),
+    "PUT /api/v1/operator/targets": _make_read_route(
+        lambda t: TrialRequest(
+            "PUT",
+            f"{OPERATOR}/targets",
+            {"tenant": t.user, "bank": t.bank, "url": "https://gateway.example", "user_id": t.user, "user_key": "k"},
+        )
+    ),
+    "DELETE /api/v1/operator/targets": _make_read_route(
+        lambda t: TrialRequest("DELETE", f"{OPERATOR}/targets?tenant={quote(t.user)}&bank={_quote_bank(t)}")
+    ),
+    "GET /api/v1/operator/settings": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/settings")),
+    "GET /api/v1/operator/doctor": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/doctor")),
     "GET /api/v1/operator/keys": _make_read_route(
         lambda t: TrialRequest("GET", f"{OPERATOR}/keys?tenant={quote(t.user)}")
     ),

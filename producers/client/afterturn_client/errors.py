@@ -151,6 +151,7 @@ BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
         "VERSION_CONFLICT": EventRefusedError,
         "KEY_REUSED": EventRefusedError,
         "BANK_IN_USE": EventRefusedError,
+        "TARGET_TAKEN": EventRefusedError,
         "PARENT_MISSING": EventRefusedError,
         "RESTORED_ELSEWHERE": EventRefusedError,
         "INVALID_EVENT": EventRefusedError,

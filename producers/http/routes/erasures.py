@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated
 
+from afterturn_client.contract.erasures import ErasurePreview
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
@@ -43,6 +44,22 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
 )
 async def create_erasure(request: Request, call: TenantCall) -> Response:
     return answer_receipt(await call.memory.revisions.erase(call.grant, await read_body(request)))
+
+
+@router.post(
+    "/erasures/preview",
+    **describe_route(
+        "Preview an erasure",
+        "Counts what an erasure would take, and names copies that would stay; nothing changes. It counts for about a "
+        "second, in which writers of the bank wait, and says whether that was all.",
+        CallerClass.CHANGER,
+        {200: DescribedAnswer("what would be erased", (ErasurePreview,))},
+        body=ErasureBody,
+        fails=(NotFound, *WRITING),
+    ),
+)
+async def count_erasure(request: Request, call: TenantCall) -> Response:
+    return json_response(await call.memory.revisions.preview_erasure(call.grant, await read_body(request)))
 
 
 @router.get(

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from uuid import UUID
 
+from afterturn_client.contract.installation import Examination, SettingsInForce
 from afterturn_client.contract.operators import (
     CallList,
     CountedTenant,
@@ -18,6 +19,7 @@ from afterturn_client.contract.operators import (
     QuotaList,
     SettledDelivery,
     TargetList,
+    TargetsUnset,
     TenantPage,
     WorkerList,
 )
@@ -28,12 +30,12 @@ from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import describe_id, json_response, parse_identifier, read_body, read_parameters
 from producers.service.operations import (
     AuditParameters,
-    ListedTargets,
     NewKeyBody,
     QuotaBody,
     RotateBody,
     TenantParameters,
 )
+from producers.service.operator_targets import ListedTargets, TargetBody, TargetPlace
 from producers.service.operator_work import (
     DrainBody,
     JobFilter,
@@ -43,7 +45,7 @@ from producers.service.operator_work import (
     TargetsParameters,
 )
 from producers.service.paging import PageParameters
-from store.errors import NotFound, NotSettled
+from store.errors import NotFound, NotSettled, TargetTaken
 
 #: Changes a key as the body says; returns the key's tenant, and the answer.
 KeyChange = Callable[[Any], Awaitable[tuple[UUID, Any]]]
@@ -125,7 +127,73 @@ async def list_calls(request: Request, call: OperatorCall) -> Response:
 )
 async def list_gateway_targets(request: Request, call: OperatorCall) -> Response:
     asked = read_parameters(request, ListedTargets)
-    return json_response(await call.operations.targets(asked, names=call.operator.makes_keys))
+    return json_response(await call.operations.targets.list_targets(asked, names=call.operator.makes_keys))
+
+
+@router.put(
+    "/targets",
+    **describe_route(
+        "Set the gateway target of a tenant or bank",
+        "New turns go to this user of a Memory Gateway; turns that were accepted before still go to the target that it "
+        "replaces. The same user again gets this key, also for deliveries that wait. Turns are content, so the "
+        "operator's key must be one that makes keys (`--makes-keys`).",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the target", (TargetList,))},
+        body=TargetBody,
+        fails=(NotFound, TargetTaken),
+    ),
+)
+async def set_gateway_target(request: Request, call: OperatorCall) -> Response:
+    call.require_key_making()
+    tenant, answer = await call.operations.targets.set_target(await read_body(request))
+    call.note_tenant(tenant)
+    return json_response(answer)
+
+
+@router.delete(
+    "/targets",
+    **describe_route(
+        "Unset the gateway target of a tenant or bank",
+        "Waiting deliveries end as skipped, those of replaced targets included, and the keys are deleted; a call in "
+        "flight completes.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the unset targets", (TargetsUnset,))},
+        query=TargetPlace,
+    ),
+)
+async def delete_gateway_target(request: Request, call: OperatorCall) -> Response:
+    tenant, answer = await call.operations.targets.unset_target(read_parameters(request, TargetPlace), call.name)
+    call.note_tenant(tenant)
+    return json_response(answer)
+
+
+@router.get(
+    "/settings",
+    **describe_route(
+        "Get the settings in force",
+        "Lists every setting of the process that answers, with its origin; secrets are masked.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the settings", (SettingsInForce,))},
+        fails=(NotFound,),
+    ),
+)
+async def get_settings(call: OperatorCall) -> Response:
+    return json_response(call.operations.settings())
+
+
+@router.get(
+    "/doctor",
+    **describe_route(
+        "Check the installation",
+        "Checks servers, versions, roles, schema, log, disk and gateway targets from the process that answers, and "
+        "says what to do. One check runs at a time, and its answer is given for five seconds.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("what each check found", (Examination,))},
+        fails=(NotFound,),
+    ),
+)
+async def check_installation(call: OperatorCall) -> Response:
+    return json_response(await call.operations.examine())
 
 
 @router.get(

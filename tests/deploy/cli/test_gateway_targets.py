@@ -7,9 +7,9 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from deploy.cli import doctor_checks
-from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_rules import CheckVerdict, DoctorFinding
+from deploy.components import doctor_checks
+from deploy.components.doctor_checks import DoctorTarget
+from deploy.components.doctor_rules import CheckVerdict, DoctorFinding
 from deploy.components.gateways import TargetAccess
 from deploy.local.stack import Stack
 from deploy.settings import Settings

@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import NullPool, text
 
-from deploy.cli import doctor_rules
-from deploy.cli.doctor_rules import CheckVerdict
 from deploy.cli.operator_command import read_operator_name
+from deploy.components import doctor_rules
 from deploy.components.bootstrap import HOST
+from deploy.components.doctor_rules import CheckVerdict
 from deploy.local.stack import find_stack
 from store import identity
 from store.connections import create_owner_engine

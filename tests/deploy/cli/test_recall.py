@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli.app import COMMANDS, build_cli
-from deploy.cli.config import mask_value
+from deploy.settings_listing import mask_value
 from tests.client.loopback import Loopback
 from tests.deploy.native_double import NativeDouble, stand_in
 from tests.patience import PATIENCE_S

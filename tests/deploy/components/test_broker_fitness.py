@@ -9,9 +9,9 @@ import redis
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from deploy.cli.doctor_checks import DoctorTarget
-from deploy.cli.doctor_checks import check_redis as examine_redis
 from deploy.components.broker_fitness import BrokerMonitor, find_broker_problems, judge_cluster, judge_eviction_policy
+from deploy.components.doctor_checks import DoctorTarget
+from deploy.components.doctor_checks import check_redis as examine_redis
 from deploy.local import EmbeddedValkey
 from deploy.local.valkey import CONFIGURATION
 from deploy.settings import load_settings

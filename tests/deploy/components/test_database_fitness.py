@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 from structlog.testing import capture_logs
 
-from deploy.cli.doctor_checks import DoctorTarget, check_gateways, check_postgresql
 from deploy.components import database_fitness
 from deploy.components.database_fitness import explain_failure, log_unusable_databases, try_url
+from deploy.components.doctor_checks import DoctorTarget, check_gateways, check_postgresql
 from deploy.settings import load_settings
 from deploy.worker.probes import _look_at_database
 from store.settings import DatabaseSettings

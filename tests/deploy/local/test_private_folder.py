@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.orphaned_databases import find_orphaned_databases
+from deploy.components.doctor_checks import DoctorTarget
 from deploy.local import cluster
 from deploy.local.child import LOGS
 from deploy.local.folder_lock import FolderLock

@@ -1,10 +1,12 @@
 """L11: single documents, directives and memories are erased for good: from the log, and from the whole database."""
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from producers.service import units
 from tests.producers.conftest import Tenant, World
 from tests.store.erasure.dump import dump, lines_with
 
@@ -80,3 +82,49 @@ async def test_what_is_unknown_or_anothers_is_not_found_and_who_may_not_delete_m
         assert wrong.status_code == 422, kind
     own = (await write(bo, "memories", {"id": "of bo", "content": "Bo likes tea"}))["id"]
     assert (await erase(bo, f"memories/{own}")).status_code == 200
+
+
+async def test_an_erasure_is_counted_beforehand_and_nothing_changes(world: World) -> None:
+    tenant = await world.tenant()
+    for turn in ("1", "2"):
+        said = {"session_id": "monday", "turn_id": turn, "messages": [{"role": "user", "content": f"{WORD} {turn}"}]}
+        await write(tenant, "turns", said)
+    target = {"kind": "session", "bank": "b", "session_id": "monday"}
+    before = await tenant.http.post("/api/v1/erasures/preview", json=target)
+    assert before.status_code == 200, before.text
+    seen = (await tenant.http.get("/api/v1/turns", params={"bank": "b", "session_id": "monday"})).json()
+    assert [one["turn_id"] for one in seen["turns"]] == ["1", "2"]
+    done = (await tenant.http.post("/api/v1/erasures", json=target)).json()
+    told = before.json()
+    assert told["complete"] is True
+    assert (told["counts"], told["target_id"]) == (done["counts"], done["target_id"])
+    assert told["counts"]["messages"] == 2
+    assert told["elsewhere"] == done["unreached"]["elsewhere"]
+    assert (await tenant.http.post("/api/v1/erasures/preview", json=target)).json()["counts"] == {}
+    await tenant.http.aclose()
+
+
+async def test_a_preview_that_takes_longer_than_its_time_says_that_there_is_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "PREVIEW_FOR", timedelta())
+    tenant = await world.tenant()
+    for turn in range(4):
+        said = [{"role": "user", "content": f"{WORD} {turn} {n}"} for n in range(200)]
+        await write(tenant, "turns", {"session_id": "monday", "turn_id": str(turn), "messages": said})
+    target = {"kind": "bank", "bank": "b"}
+    told = (await tenant.http.post("/api/v1/erasures/preview", json=target)).json()
+    assert told["complete"] is False
+    done = (await tenant.http.post("/api/v1/erasures", json=target)).json()
+    assert 0 < told["counts"]["messages"] < done["counts"]["messages"]
+    await tenant.http.aclose()
+
+
+async def test_a_preview_needs_the_rights_of_an_erasure(world: World) -> None:
+    tenant = await world.tenant()
+    await write(tenant, "memories", {"id": "kept", "content": "The kettle is in the kitchen"})
+    reader = await world.tenant(tenant.host, write=False)
+    reply = await reader.http.post("/api/v1/erasures/preview", json={"kind": "bank", "bank": "b"})
+    assert reply.status_code == 403
+    for one in (tenant, reader):
+        await one.http.aclose()

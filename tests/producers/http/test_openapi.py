@@ -334,6 +334,7 @@ async def call_banks_and_erasures(call: Caller) -> None:
     units = [one["unit_id"] for one in found["results"]]
     await call(200, "DELETE", f"{V1}/units/{units[0]}", erase=True)
     await call(204, "DELETE", f"{V1}/units/{units[1]}")
+    await call(200, "POST", f"{V1}/erasures/preview", {"kind": "session", "session_id": "monday"})
     receipt = await call(200, "POST", f"{V1}/erasures", {"kind": "session", "session_id": "monday"})
     await call(200, "GET", f"{V1}/erasures/{receipt['erasure_id']}")
 
@@ -388,7 +389,11 @@ async def call_operator(world: World, call: Caller) -> None:
     delivery = await open_unknown_delivery(world)
     await call(200, "POST", f"{ops}/jobs/{delivery}/settle", {"found": "not-delivered", "then": "skip"})
     await call(200, "POST", f"{ops}/workers/drain", {"workers": ["nobody:1:2"]})
-    for path in ("status", "audit", "targets", "jobs/count", "workers"):
+    gateway = {**tenant, "url": "https://gateway.example", "user_id": "described-user", "user_key": "uk_1"}
+    await call(200, "PUT", f"{ops}/targets", gateway)
+    await call(409, "PUT", f"{ops}/targets", {**gateway, "bank": "another"})
+    await call(200, "DELETE", f"{ops}/targets", **tenant)
+    for path in ("status", "audit", "targets", "jobs/count", "workers", "settings", "doctor"):
         await call(200, "GET", f"{ops}/{path}")
 
 

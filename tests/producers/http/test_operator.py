@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
@@ -13,11 +14,13 @@ import pytest_asyncio
 from store import identity
 from store.errors import InvalidTenantName, NotFound
 from store.ledger.workers import WorkerRegistry
+from store.tenancy.gateway_targets import GatewayTargets
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
+from store.tenancy.sealing import Sealer
 from tests.client.loopback import closed_port
 from tests.producers.conftest import World
-from tests.workers.targets import hand_to
+from tests.workers.targets import SEALING, hand_to
 
 V1 = "/api/v1/operator"
 SECRET = "Grimpenmire"
@@ -322,3 +325,72 @@ async def test_workers_are_listed_and_drained(world: World, operator: httpx.Asyn
     await world.recorder.flush()
     calls = (await ask(operator, "GET", "/audit"))["calls"]
     assert f"POST {V1}/workers/drain" in {call["operation"] for call in calls}
+
+
+async def test_settings_in_force_are_shown_with_their_origin_and_no_secret(
+    world: World, operator: httpx.AsyncClient
+) -> None:
+    told = await ask(operator, "GET", "/settings")
+    shown = {one["key"]: (one["value"], one["origin"]) for one in told["settings"]}
+    assert shown["api.port"] == (8300, "default")
+    assert shown["database.url"][1] == "environment AFTERTURN_DATABASE__URL"
+    for secret in (world.postgres.app_url, world.postgres.operator_url):
+        password = urlsplit(secret).password
+        assert password
+        assert password not in str(told)
+    assert "********" in shown["database.url"][0]
+
+
+async def test_the_installation_is_checked_from_the_process_that_serves_it(operator: httpx.AsyncClient) -> None:
+    told = await ask(operator, "GET", "/doctor")
+    found = {one["subject"]: one["verdict"] for one in told["findings"]}
+    assert {name: found[name] for name in ("PostgreSQL version", "tenant isolation", "migrations", "log", "Redis")} == (
+        dict.fromkeys(("PostgreSQL version", "tenant isolation", "migrations", "log", "Redis"), "ok")
+    )
+    assert told["healthy"] == ("fail" not in found.values())
+    assert all(one["remedy"] for one in told["findings"] if one["verdict"] != "ok")
+
+
+async def test_a_gateway_target_is_set_and_unset_and_its_key_never_shown(
+    world: World, operator: httpx.AsyncClient
+) -> None:
+    tenant, other = await world.tenant(), await world.tenant()
+    body = {"tenant": tenant.host, "url": "https://gateway.example:443/", "user_id": tenant.host, "user_key": SECRET}
+    [made] = (await ask(operator, "PUT", "/targets", json=body))["targets"]
+    assert (made["url"], made["state"], made["key"]) == ("https://gateway.example", "in force", "sealed")
+    listed = await ask(operator, "GET", "/targets", params={"tenant": tenant.host})
+    assert SECRET not in str((made, listed))
+    [sealed] = [one for one in await GatewayTargets(world.database).sealed() if one.user.user_id == tenant.host]
+    assert Sealer([SEALING]).open(sealed.sealed_key or "", sealed.seal_place) == SECRET
+    taken = await ask(operator, "PUT", "/targets", 409, json={**body, "tenant": other.host})
+    assert taken["error"]["code"] == "TARGET_TAKEN"
+    mistakes: tuple[dict[str, Any], ...] = (
+        {"url": "http://elsewhere.example"},
+        {"url": "nothing"},
+        {"scope": []},
+        {"tenant": "nobody"},
+    )
+    for wrong in mistakes:
+        refused = await ask(operator, "PUT", "/targets", 422, json={**body, **wrong})
+        assert SECRET not in str(refused)
+    said = {"session_id": "s", "turn_id": "1", "messages": [{"role": "user", "content": "We fly on Friday"}]}
+    assert (await tenant.http.post("/api/v1/turns", json={**said, "gateway": True})).status_code == 201
+    unset = await ask(operator, "DELETE", "/targets", params={"tenant": tenant.host})
+    assert (unset["targets"], unset["skipped"]) == ([made["target_id"]], 1)
+    assert (await ask(operator, "DELETE", "/targets", params={"tenant": tenant.host}))["targets"] == []
+    await world.recorder.flush()
+    calls = (await ask(operator, "GET", "/audit", params={"tenant": tenant.host, "door": "operator"}))["calls"]
+    assert [call["operation"] for call in calls if "targets" in call["operation"] and call["status"] == 200][:3] == [
+        f"DELETE {V1}/targets",
+        f"DELETE {V1}/targets",
+        f"PUT {V1}/targets",
+    ]
+
+
+async def test_turns_are_given_to_a_gateway_by_an_operator_who_makes_keys_alone(world: World) -> None:
+    tenant = await world.tenant()
+    plain = world.client({"authorization": f"Bearer {await OperatorKeys(world.database).create('on call')}"})
+    body = {"tenant": tenant.host, "url": "https://gateway.example", "user_id": tenant.host, "user_key": SECRET}
+    await ask(plain, "PUT", "/targets", 403, json=body)
+    assert (await ask(plain, "GET", "/targets", params={"tenant": tenant.host}))["targets"] == []
+    await plain.aclose()

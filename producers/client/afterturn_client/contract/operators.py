@@ -226,6 +226,16 @@ class TargetList(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetsUnset(Shape):
+    """The targets get no more turns."""
+
+    targets: tuple[UUID, ...]
+    """ids of the targets that are unset; none: there was none"""
+    skipped: int
+    """number of waiting deliveries that ended as skipped"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryPlace(Shape):
     """Where a turn is delivered to."""
 

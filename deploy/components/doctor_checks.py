@@ -17,12 +17,10 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, R
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli import doctor_rules
-from deploy.cli.database_checks import judge_revision, read_schema_version
-from deploy.cli.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
-from deploy.cli.gateway_targets import describe_target
-from deploy.components import broker_fitness
+from deploy.components import broker_fitness, doctor_rules
+from deploy.components.database_checks import judge_revision, read_schema_version
 from deploy.components.database_fitness import DATABASE_ERRORS, explain_failure, name_error_kind, try_url
+from deploy.components.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
 from deploy.components.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
@@ -38,7 +36,7 @@ from store.database import Database, service_engine
 from store.ledger.circuit_breakers import gate_name, shut_gates
 from store.log.reader import AT_HOME
 from store.settings import DatabaseSettings
-from store.tenancy.gateway_targets import GatewayTargets
+from store.tenancy.gateway_targets import GatewayTargets, ListedTarget
 from store.tenancy.tokens import OPERATOR_PREFIX
 from workers.settings import DeliverySettings
 
@@ -67,6 +65,8 @@ class DoctorTarget:
     stack: Stack | None
     #: The remote service that the command line, the current context or the settings name.
     service: Stack | None = None
+    #: Whether findings say the names that tenants gave to banks.
+    names: bool = True
 
     @property
     def foreign(self) -> bool:
@@ -255,7 +255,7 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding
         remedy = problem.remedy if problem.lasting else patient.remedy("database.url")
         yield report_failure("PostgreSQL", problem.what, remedy)
         return
-    yield await _check_migrations(owner_url, foreign=patient.foreign)
+    yield await _check_migrations(url, owner_url, foreign=patient.foreign)
     if home is not None:
         yield doctor_rules.judge_log_stamp(at_home=home, foreign=patient.foreign)
 
@@ -279,9 +279,10 @@ async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         await database.close()
     access = TargetAccess(patient.gateway)
     unreadable = [one for one in targets if one.target.sealed_key is not None and not access.opens(one.target)]
-    yield doctor_rules.judge_gateway_keys(len(targets), [describe_target(one) for one in unreadable])
+    named = [_describe_target(one, names=patient.names) for one in unreadable]
+    yield doctor_rules.judge_gateway_keys(len(targets), named)
     for name in shut:
-        yield doctor_rules.warn_of_closed_gateway(describe_target(gates[name]))
+        yield doctor_rules.warn_of_closed_gateway(_describe_target(gates[name], names=patient.names))
 
 
 async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
@@ -303,17 +304,18 @@ async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         await client.aclose()
 
 
-async def _check_migrations(owner_url: str, *, foreign: bool) -> DoctorFinding:
-    if not owner_url:
-        return report_warning("migrations", "cannot be seen", "set database.owner_url to have them checked")
+async def _check_migrations(url: str, owner_url: str, *, foreign: bool) -> DoctorFinding:
+    """Check the schema's revision, as the owner reads it, or else as the schema reports it to the application."""
     try:
-        found = _read_first_column(await fetch_row(owner_url, REVISION))
-        told = await read_schema_version(owner_url)
+        told = await read_schema_version(owner_url or url)
+        seen = None if told is None else told.revision
+        found = _read_first_column(await fetch_row(owner_url, REVISION)) if owner_url else seen
     except SQLAlchemyError:
         found, told = None, None
     except DATABASE_ERRORS as error:
-        flaw = explain_failure(error, "database.owner_url")
-        return report_failure("migrations", f"the owner cannot connect: {flaw.what}", flaw.remedy)
+        role, setting = ("owner", "database.owner_url") if owner_url else ("application", "database.url")
+        flaw = explain_failure(error, setting)
+        return report_failure("migrations", f"the {role} cannot connect: {flaw.what}", flaw.remedy)
     problem = judge_revision(found, told)
     return doctor_rules.judge_schema_revision(found, migrations.newest_revision(), problem, foreign=foreign)
 
@@ -359,3 +361,10 @@ def _read_first_column(row: Sequence[Any] | None) -> Any:
 
 def _find_existing_folder(folder: Path) -> Path:
     return folder if folder.exists() else _find_existing_folder(folder.parent)
+
+
+def _describe_target(one: ListedTarget, *, names: bool) -> str:
+    """Return a description of a target: its tenant or bank, and its address."""
+    user = one.target.user
+    bank = f", bank {(names and one.bank) or one.target.bank_id}" if one.target.bank_id else ""
+    return f"tenant {one.host}{bank}, {user.user_id} at {user.base_url or 'self'}"
