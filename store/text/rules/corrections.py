@@ -11,10 +11,11 @@ from itertools import islice
 from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
-from store.text.rules.fact_rules import RULES, Rule, ValueShape
+from store.text.rules.fact_rules import RULES
 from store.text.rules.facts import MINED_ROLE, cut_value
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.repeated import find_repeated
+from store.text.rules.rule import Rule, ValueShape
 
 #: Most corrections of one message that are read.
 MOST = 4

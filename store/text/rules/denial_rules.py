@@ -3,12 +3,14 @@
 A denial has the identity of the fact that it ends, and ends it only where the value is the same.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from store.text.rules.fact_rules import RELATIONS, Rule, ValueShape, compile_phrase
 from store.text.rules.gazetteer import word_list
+from store.text.rules.life_rules import DIETS, RELATIONS
 from store.text.rules.model import Tier
+from store.text.rules.rule import Rule, ValueShape, compile_phrase, compile_value
 
 _NOW = "(?: really| actually| currently| even)?"
 _NOT = f"(?:no longer|don't{_NOW}|do not{_NOW}|used to)"
@@ -30,6 +32,7 @@ class _Denial(NamedTuple):
     needs: tuple[str, ...] = (" not ", "n't ", "n\u2019t ", "no longer", "never")
     many: bool = False
     among: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
 
 
 _ENDS = (
@@ -59,8 +62,10 @@ _DENIALS = (
     _Denial(
         "user_home",
         "home",
-        f"(?:i|we) {_NOT} live in|(?:i'm|i am|we're|we are) (?:not living|no longer(?: living)?) in"
-        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? moved (?:away from|out of)|(?:i|we) never lived in"
+        f"(?:i|we) {_NOT} live(?: alone| together| with [^.,;!?\\n]{{1,40}}?)? in"
+        "|(?:i'm|i am|we're|we are) (?:not living|no longer(?: living)?) in"
+        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? moved (?:away from|out of)"
+        "|(?:i|we)(?:'ve| have)? never lived in"
         "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? left",
         "{who} has left {value}.",
         ValueShape.PLACE,
@@ -113,8 +118,8 @@ _DENIALS = (
         "diet",
         f"(?:{_AM_NOT}|i{_STOPPED} being|i ceased to be)(?: an?| strictly| fully)?",
         "{who} has ceased to be {value}.",
-        ValueShape.DIET,
         needs=("vegan", "tarian", "liac", "diabetic", "intolerant"),
+        pattern=compile_value(DIETS),
     ),
     _Denial(
         "user_preference",
@@ -212,6 +217,7 @@ def _build_rule(one: _Denial) -> Rule:
         shape=one.shape,
         many=one.many,
         among=one.among,
+        pattern=one.pattern,
         denies=True,
     )
 

@@ -9,11 +9,12 @@ from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
 from store.text.rules.denial_rules import DENIALS
-from store.text.rules.fact_rules import DIETS, MARRIAGES, OWN_NAME, RULES, SPACE, Rule, ValueShape
+from store.text.rules.fact_rules import OWN_NAME, RULES
 from store.text.rules.introductions import find_introductions
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import name_object
 from store.text.rules.repeated import find_repeated
+from store.text.rules.rule import SPACE, Rule, ValueShape
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
@@ -27,7 +28,7 @@ MOST_OPENINGS = 32
 #: Facts come from what people say, never from what the agent or a tool answers.
 MINED_ROLE = "user"
 
-_NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE})
+_NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
 _SOMEBODY = "The user"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
 _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
@@ -40,11 +41,12 @@ _LONG_AGO = re.compile(
 _ARTICLE = re.compile(r"(?:the|a|an|our)\b", re.IGNORECASE)
 _ARTICLE_LENGTH = 4
 _AFTER_THING = re.compile(
-    rf"{SPACE}(?:(?:in|as|since|with|near|and|on|from|last|this|but|because|for){SPACE}|(?:now|today|yesterday|currently|too|full-time|part-time|instead)\b)",
+    rf"{SPACE}(?:(?:in|as|since|with|near|and|on|from|last|this|but|because|for){SPACE}|(?:now|today|yesterday|currently|too|full-time|part-time|instead"
+    rf"|these days|nowadays|right now|at the moment)\b)",
     re.IGNORECASE,
 )
+_AFTER_ROLE = re.compile(rf"{SPACE}(?:at|for|with|these days|nowadays|right now|at the moment)\b", re.IGNORECASE)
 _DOING = re.compile(r"(?:to\s|[^\W_]{2,30}ing\b)", re.IGNORECASE)
-_DIET, _MARRIAGE = (re.compile(words, re.IGNORECASE) for words in (DIETS, MARRIAGES))
 _NO_ROLE = re.compile(
     r"(?:hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always|ever)\b"
     r"|[^.]*\bas (?:i|you|we|they|possible)\b",
@@ -173,6 +175,8 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
         name = cut_value(_match_name(rule, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
         return TextSpan(start, start + len(name)) if name else None
     said = window[: end.start()] if end else window
+    if rule.pattern is not None:
+        return _find_pattern(rule.pattern, said, start)
     clause = _NEXT_CLAUSE.search(said)
     shaped = _match_shape(rule.shape, _TRAILING.sub("", said[: clause.start()] if clause else said))
     kept = cut_value(shaped).rstrip()
@@ -185,6 +189,14 @@ def _find_day(window: str, start: int) -> TextSpan | None:
     return TextSpan(start + found[0].span.start, start + found[0].span.end) if near else None
 
 
+def _find_pattern(pattern: re.Pattern[str], said: str, start: int) -> TextSpan | None:
+    found = pattern.match(said)
+    if found is None:
+        return None
+    begin, end = found.span("value" if "value" in pattern.groupindex else 0)
+    return TextSpan(start + begin, start + end)
+
+
 def _match_shape(shape: ValueShape, value: str) -> str:
     """Return the beginning of the value that has the shape, empty if there is none."""
     match shape:
@@ -193,13 +205,12 @@ def _match_shape(shape: ValueShape, value: str) -> str:
             return _AFTER_THING.split(value, maxsplit=1)[0] if thing else ""
         case ValueShape.DOING:
             return value if _DOING.match(value) else ""
-        case ValueShape.ROLE | ValueShape.TOPIC:
-            return "" if (_NO_ROLE if shape is ValueShape.ROLE else _NO_TOPIC).match(value) else value
+        case ValueShape.ROLE:
+            return "" if _NO_ROLE.match(value) else _AFTER_ROLE.split(value, maxsplit=1)[0]
+        case ValueShape.TOPIC:
+            return "" if _NO_TOPIC.match(value) else value
         case ValueShape.OBJECT | ValueShape.TITLE:
             return name_object(value, title=shape is ValueShape.TITLE)
-        case ValueShape.DIET | ValueShape.MARRIAGE:
-            found = (_DIET if shape is ValueShape.DIET else _MARRIAGE).match(value)
-            return found.group() if found else ""
         case _:
             return value
 
@@ -222,6 +233,7 @@ def _match_name(rule: Rule, opening: str, value: str) -> str:
     word = opening.rsplit(maxsplit=1)[-1].lower()
     owner = name.parts[-1].possessive and word == "is"
     wrong = rule.shape is ValueShape.PLACE and not _may_be_place(name, strict=rule.told or word != "in")
+    wrong = wrong or (rule.shape is ValueShape.KNOWN_PLACE and name.name not in known_places())
     return "" if owner or wrong or (rule.told and _is_somebodys(name)) else value[: name.end]
 
 

@@ -2,8 +2,8 @@
 
 import re
 
-from store.text.rules.fact_rules import SPACE
 from store.text.rules.gazetteer import word_list
+from store.text.rules.rule import SPACE
 from store.text.rules.vocabulary import is_given_name
 
 #: Most words of a thing: what takes more to name is a clause.
@@ -11,7 +11,7 @@ MOST_WORDS = 5
 # A thing is named up to where the sentence goes on with a place, a time, a manner or a reason.
 _END = re.compile(
     rf"(?:{SPACE}|^)(?P<word>at|in|on|for|from|with|to|near|by|before|after|about|during|into|as|along|without|until"
-    r"|since|and|or|but|because|when|while|who|which|that|where|if|so|than|then|today|tonight|yesterday|tomorrow|last"
+    r"|since|and|or|but|because|when|while|who|which|that|where|named|called|if|so|than|then|today|tonight|yesterday|tomorrow|last"
     r"|this|next|again|once|twice|here|there|together|outside|ago|a few|i|i'm|we|you|it|he|she|they|is|are|was|were"
     r"|not|never|just|too|all|only|live|recently|alone|somewhere|few|couple|several|every|two|three|four|five|myself"
     r"|ourselves|came|has|have|had|made|mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?|sundays?"
