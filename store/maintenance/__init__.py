@@ -6,14 +6,13 @@ Exports `Schedule` and `TaskRun` (schedule), `Pruning`, `PrunedBatch` and `Found
 
 from store.maintenance.ending import ExpiryTask
 from store.maintenance.pruning import MORE, FoundBank, PrunedBatch, Pruning
-from store.maintenance.schedule import Planned, Schedule, TaskRun
+from store.maintenance.schedule import Schedule, TaskRun
 from store.maintenance.words import WordReanalysis
 
 __all__ = [
     "MORE",
     "ExpiryTask",
     "FoundBank",
-    "Planned",
     "PrunedBatch",
     "Pruning",
     "Schedule",

@@ -6,9 +6,9 @@ the next is scheduled from the end of the last. Times are the database's, since 
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from sqlalchemy import Update, false, func, literal_column, select, text, update
+from sqlalchemy import Update, func, literal_column, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from store.database import Database
@@ -22,15 +22,6 @@ DUE = text("""
      order by t.nth""")
 _TASK = MAINTENANCE.c
 _FREE = func.coalesce(_TASK.lease_until, _LONG_AGO) <= func.now()
-PLANNED = select(
-    _TASK.task,
-    func.nullif(_TASK.next_run, _LONG_AGO),
-    func.coalesce(_TASK.lease_until > func.now(), false()),
-    _TASK.started_at,
-    _TASK.ended_at,
-    _TASK.outcome,
-    _TASK.removed,
-).order_by(_TASK.task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +31,6 @@ class TaskRun:
     task: str
     number: int
     place: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The state of a task; `removed`: rows removed by all its runs."""
-
-    task: str
-    next_run: datetime | None
-    running: bool
-    started_at: datetime | None
-    ended_at: datetime | None
-    outcome: str | None
-    removed: int
 
 
 class Schedule:
@@ -88,11 +66,6 @@ class Schedule:
         ended = {"lease_until": None, "ended_at": func.now(), "outcome": outcome, "next_run": func.now() + pause}
         async with self._database.operator() as connection:
             await connection.execute(_update_run(run).values(ended))
-
-    async def planned(self) -> list[Planned]:
-        """Return the state of every task that ever ran."""
-        async with self._database.operator() as connection:
-            return [Planned(*row) for row in await connection.execute(PLANNED)]
 
 
 def _update_run(run: TaskRun) -> Update:

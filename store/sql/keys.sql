@@ -17,17 +17,7 @@ end $$;
 revoke all on function afterturn.find_key(bytea) from public;
 grant execute on function afterturn.find_key(bytea) to afterturn_operator;
 
--- The same for an operator's key, which has no tenant.
-create or replace function afterturn.find_operator_key(p_hash bytea) returns uuid
-language plpgsql stable security definer set search_path to pg_catalog, pg_temp as $$
-begin
-    return (select k.key_id from public.afterturn_operator_key k
-             where k.key_hash = p_hash and k.revoked_at is null and coalesce(k.expires_at > now(), true));
-end $$;
-revoke all on function afterturn.find_operator_key(bytea) from public;
-grant execute on function afterturn.find_operator_key(bytea) to afterturn_operator;
-
--- The same with what the key may do.
+-- The same for an operator's key, which has no tenant; makes_keys: it may make tenants' keys.
 create or replace function afterturn.find_operator(p_hash bytea) returns table (key_id uuid, makes_keys boolean)
 language plpgsql stable security definer set search_path to pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -117,10 +117,11 @@ def test_messages_of_a_process_whose_threads_are_all_busy_stay(
             ends.callback(worker.stop)
             return broker
 
-        ends.callback(may_end.set)
         work("busy").enqueue(dramatiq.Message(Queue.RECALL.value, "recall", (), {}, {}))
         wait_until(lambda: seen == ["busy"], "the message is in work")
         other = work("idle")
+        # Last in, first out: the message ends before its worker is stopped, which waits for it.
+        ends.callback(may_end.set)
         # Three times as long as a process without heartbeats is taken for dead.
         time.sleep(3)
         assert seen == ["busy"]

@@ -253,17 +253,6 @@ async def test_recount_quota_counts_at_most_once_a_minute(database: Database, ho
     assert await used(database, host) == [(0, 0, 0)]
 
 
-async def test_find_operator_key_finds_a_key_until_it_is_revoked(database: Database) -> None:
-    keys = OperatorKeys(database)
-    token = await keys.create("test")
-    find = "select afterturn.find_operator_key(:hash)"
-    [(key,)] = await as_operator(database, find, hash=hash_token(token))
-    assert key is not None
-    assert await as_operator(database, find, hash=hash_token("other")) == [(None,)]
-    await keys.revoke(key)
-    assert await as_operator(database, find, hash=hash_token(token)) == [(None,)]
-
-
 async def test_find_operator_says_whether_the_key_makes_keys(database: Database) -> None:
     keys, find = OperatorKeys(database), "select * from afterturn.find_operator(:hash)"
     for makes in (True, False):
