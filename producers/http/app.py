@@ -18,6 +18,7 @@ from producers.http.routes import (
     documentation,
     erasures,
     gateway,
+    graph,
     knowledge,
     lists,
     mcp,
@@ -82,7 +83,7 @@ def create_app(
     for router in (
         *(
             module.router
-            for module in (turns, recall, units, erasures, banks, lists, knowledge, memories, commands, gateway)
+            for module in (turns, recall, units, erasures, banks, lists, knowledge, graph, memories, commands, gateway)
         ),
         *((mcp.mcp_routes(memory, accepted, settings),) if settings.mcp.tools.memory.enabled else ()),
         *((operator.router,) if operations is not None else ()),

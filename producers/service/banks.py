@@ -72,6 +72,7 @@ class BanksParameters(PageParameters):
     after: Text = Field(
         "", description="name of a bank: the page begins with the next one in order; not heeded beside `cursor`"
     )
+    runtime: bool = Field(False, description="whether banks that an agent's runtime made for one session are listed")
 
 
 class BankAnswer(WireModel):

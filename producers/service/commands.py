@@ -35,6 +35,7 @@ from store.memory.commanded import Command
 from store.memory.corrections import PINNED
 from store.memory.memories import NewMemory, id_of_text
 from store.off_loop import run_off_loop
+from store.tenancy.banks import RUNTIME
 from store.tenancy.keys import Grant
 from store.tenancy.spaces import Space
 
@@ -290,7 +291,9 @@ class Commands:
         whole = space.name(name)
         if not grant.allows(name) and not grant.allows(whole):
             raise PermissionDenied("this credential does not reach this bank")
-        bank, new = await self._dependencies.banks.create(grant.host_id, space.user, whole)
+        # As the platform's runtime names the bank of one session.
+        runtime = call.data.get("bankName") == f"session-{name}"
+        bank, new = await self._dependencies.banks.create(grant.host_id, space.user, whole, runtime=runtime)
         return {"bankId": str(identity.bank_id(grant.host_id, whole)), "bank": bank.name, "created": new}
 
     def _read_owner(self, call: CommandCall, name: str, own: str | None) -> str | None:
@@ -310,8 +313,11 @@ class Commands:
             raise _refuse("data", "takes background and disposition")
         if not isinstance(changes.get("background", ""), str) or not isinstance(changes.get("disposition", {}), dict):
             raise _refuse("data", "background is a text, disposition an object")
-        if "language" in changes.get("disposition", {}):
-            raise _refuse("disposition", "a bank's language is changed by PATCH /api/v1/banks")
+        if {"language", RUNTIME} & changes.get("disposition", {}).keys():
+            raise _refuse(
+                "disposition",
+                f"a bank's language is changed by PATCH /api/v1/banks, and {RUNTIME} is set when it is made",
+            )
         await self._dependencies.authorisation.require(call.grant, Action.CHANGE_BANK, bank)
         limit_text("background", len(changes.get("background", "").encode(errors="replace")), self._settings)
         changes = await run_off_loop(

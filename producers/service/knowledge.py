@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
+from afterturn_client.contract.banks import DirectiveDetails
 from pydantic import Field, model_validator
 
 from producers import fair_queue
@@ -315,6 +316,11 @@ class Knowledge:
         found = await self._curation.directives(grant.host_id, bank, asked.limit, place)
         fair_queue.charge_tenant(sum(len(one.content) for one in found.rows))
         return DIRECTIVES.end(grant.host_id, bank, found)
+
+    async def directive(self, grant: Grant, bank: str, directive: UUID) -> DirectiveDetails:
+        """Return one directive with its version. Raises NotFound, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, bank)
+        return await self._curation.directive(grant.host_id, bank, directive)
 
     async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
         """End a directive. Raises NotFound, PermissionDenied."""

@@ -1,16 +1,18 @@
 """Lists of a key's sessions, turns, units and users, and their wire shapes."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from pydantic import Field
+from afterturn_client.contract.sessions import SessionDetails
+from pydantic import BaseModel, ConfigDict, Field
 
+from producers import fair_queue
 from producers.service.banks import listable_names
 from producers.service.dependencies import ServiceDependencies
-from producers.service.fields import SessionId
+from producers.service.fields import DefaultBank, SessionId
 from producers.service.paging import (
     BankPageParameters,
     ListOrder,
@@ -19,6 +21,7 @@ from producers.service.paging import (
     PageParameters,
     read_position,
 )
+from producers.service.redacting import Redactor
 from producers.service.wire import (
     LogPosition,
     Role,
@@ -32,8 +35,11 @@ from producers.service.wire import (
     UnitTime,
     WireModel,
 )
+from producers.settings import ApiSettings
+from producers.turns.items import measure_value
 from store import identity
 from store.memory.listings import SessionListed, TurnListed, TurnMessageShown, UnitListed, UserListed
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 SESSION: Mapping[str, Any] = {
@@ -66,12 +72,31 @@ UNIT: Mapping[str, Any] = {
 USER: Mapping[str, Any] = {"user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11", "name": "ana"}
 #: What the API calls the caller's own names of sessions and turns.
 _WIRE_NAMES = {"session_name": "session_id", "turn_name": "turn_id"}
+#: The most messages of a session that are shown.
+MOST_MESSAGES = 1000
 #: What orders a list and is not shown.
 _OF_ORDER = frozenset({"key", "seq"})
 
 
 class TurnsParameters(BankPageParameters):
     """A session of a bank, and the page of its turns."""
+
+    session_id: SessionId
+
+
+class SessionParameters(BaseModel):
+    """The bank of a session, and how many of its newest messages are shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bank: DefaultBank = "default"
+    messages: int = Field(
+        40, ge=0, le=MOST_MESSAGES, description=f"number of its newest messages to show, up to {MOST_MESSAGES}"
+    )
+
+
+class SessionPlace(SessionParameters):
+    """A session of a bank, and how many of its newest messages are shown."""
 
     session_id: SessionId
 
@@ -166,6 +191,15 @@ def row_as_json(row: SessionListed | TurnListed | UnitListed) -> dict[str, Any]:
     return {_WIRE_NAMES.get(name, name): value for name, value in asdict(row).items() if name not in _OF_ORDER}
 
 
+def _mask_history(redactor: Redactor, found: SessionDetails) -> SessionDetails:
+    """Return a session whose messages hold no secrets, however they came into the history."""
+    masked = (
+        replace(one, name=one.name and redactor.redact_text(one.name), content=redactor.redact_value(one.content))
+        for one in found.history
+    )
+    return replace(found, history=tuple(masked))
+
+
 def _session_place(session: SessionListed) -> tuple[object, ...]:
     return session.last_position, session.key
 
@@ -191,9 +225,10 @@ USERS: ListOrder[UserListed] = ListOrder("users", _user_place, (UUID,))
 class Lists:
     """Lists of what a key can read; every call takes its grant."""
 
-    def __init__(self, dependencies: ServiceDependencies) -> None:
-        """Keep the dependencies."""
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
+        """Keep the dependencies; `settings` say which secrets of a history are masked."""
         self._dependencies = dependencies
+        self._settings = settings
         self._listings = dependencies.turns.listings
 
     async def sessions(self, grant: Grant, asked: BankPageParameters) -> Page[SessionListed]:
@@ -202,6 +237,15 @@ class Lists:
         place = SESSIONS.open(grant.host_id, bank, asked.cursor)
         found = await self._listings.sessions(grant.host_id, bank, place, asked.limit + 1)
         return SESSIONS.close(grant.host_id, bank, found, asked.limit)
+
+    async def session(self, grant: Grant, asked: SessionPlace) -> SessionDetails:
+        """Return a session with its newest messages, whose secrets are masked. Raises NotFound, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, asked.bank)
+        place = grant.host_id, bank, asked.session_id
+        found = await self._dependencies.turns.session_messages.get(*place, asked.messages)
+        size = sum(measure_value(one.content) for one in found.history)
+        fair_queue.charge_tenant(size)
+        return await run_off_loop(size, _mask_history, Redactor.of(self._settings, grant), found)
 
     async def turns(self, grant: Grant, asked: TurnsParameters) -> Page[TurnListed]:
         """Return a page of a session's turns. Raises Invalid, PermissionDenied."""

@@ -7,12 +7,15 @@ that no interface has rules of its own.
 from datetime import datetime
 from typing import Any
 
+from afterturn_client.contract.banks import BankDetails
+
 from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, choose_space, fit_name, listable_names
 from producers.service.bodies import parse_body
 from producers.service.commands import Commands
 from producers.service.dependencies import ServiceDependencies
+from producers.service.graph import GraphLists
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.listings import Lists
@@ -48,7 +51,8 @@ class MemoryFacade:
         self.revisions = Revisions(dependencies, settings)
         self.knowledge = Knowledge(dependencies, settings)
         self.memories = SingleMemories(dependencies, settings)
-        self.lists = Lists(dependencies)
+        self.lists = Lists(dependencies, settings)
+        self.graph = GraphLists(dependencies)
         self.commands = Commands(dependencies, settings, self.knowledge, self.revisions)
 
     def begin_call(self, grant: Grant, began: datetime | None = None) -> None:
@@ -92,9 +96,18 @@ class MemoryFacade:
         place = BANKS.open(grant.host_id, "", asked.cursor)
         after = place[0] if place else asked.after
         found = await self._dependencies.banks.list(
-            grant.host_id, grant.space, names=listable_names(grant), after=after, limit=asked.limit + 1
+            grant.host_id,
+            grant.space,
+            names=listable_names(grant),
+            after=after,
+            limit=asked.limit + 1,
+            runtime=asked.runtime,
         )
         return BANKS.close(grant.host_id, "", found, asked.limit)
+
+    async def bank(self, grant: Grant, bank: str) -> BankDetails:
+        """Return a bank with its settings. Raises NotFound, PermissionDenied."""
+        return await self._dependencies.banks.details(grant.host_id, await self._dependencies.reach(grant, bank))
 
     async def profile(self, grant: Grant, asked: ProfileParameters) -> tuple[Person, Page[Identity]]:
         """Return a page of a person's profile with its sources. Raises Invalid, PermissionDenied."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.contract.banks import DirectiveDetails
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -40,16 +41,11 @@ LINK_BYTES = 128
 _DIRECTIVE, _LINK = schema.DIRECTIVE.c, schema.LINK.c
 _RANK = -cast(_DIRECTIVE.priority, BigInteger)
 _SAID = (_DIRECTIVE.directive_id, _DIRECTIVE.name, _DIRECTIVE.content, _DIRECTIVE.priority, _DIRECTIVE.laid_down_by)
-DIRECTIVES = (
-    select(*_SAID)
-    .where(
-        _DIRECTIVE.host_id == bindparam("host"),
-        _DIRECTIVE.bank_id == bindparam("bank"),
-        _DIRECTIVE.active,
-        bank_lasts(),
-    )
-    .order_by(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id)
-)
+_HOLDS = schema.in_bank(schema.DIRECTIVE), _DIRECTIVE.active, bank_lasts()
+DIRECTIVES = select(*_SAID).where(*_HOLDS).order_by(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id)
+ONE_DIRECTIVE = select(
+    *_SAID, _DIRECTIVE.aggregate_version.label("version"), _DIRECTIVE.update_ts.label("updated_at")
+).where(*_HOLDS, _DIRECTIVE.directive_id == bindparam("directive"))
 # A reflection one of whose sources has ended is left out, whether or not a stage has ended it yet.
 _REFLECTION = schema.REFLECTION.c
 REFLECTIONS = (
@@ -161,6 +157,15 @@ class Curation:
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(cut_to_bytes(query, _rank, ("content",)), place)).all()
         return build_page(rows, limit, _build_directive)
+
+    async def directive(self, host: UUID, bank: str, directive: UUID) -> DirectiveDetails:
+        """Return one directive with its version. Raises NotFound."""
+        place = {"host": host, "bank": identity.bank_id(host, bank), "directive": directive, "now": self._clock()}
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(ONE_DIRECTIVE, place)).mappings().one_or_none()
+        if row is None:
+            raise NotFound("no such directive")
+        return DirectiveDetails(**row)
 
     async def withdraw(self, host: UUID, bank: str, directive: UUID, user: str | None = None) -> None:
         """End a directive, as `user`. Raises NotFound."""

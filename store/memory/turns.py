@@ -24,6 +24,7 @@ from store.errors import (
 )
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
+from store.memory.graph import Graph
 from store.memory.listings import Listings
 from store.memory.offered_turns import (
     NewMessage,
@@ -35,6 +36,7 @@ from store.memory.offered_turns import (
 )
 from store.memory.open_turns import OpenTurns
 from store.memory.session_history import SessionHistory
+from store.memory.session_messages import SessionMessages
 from store.memory.turn_writes import AppendOutcome, attach_call, write_coalesced, write_offered
 from store.off_loop import run_steps_off_loop
 from store.schema import GATEWAY_TARGET, HOST, LEDGER, UNIT
@@ -133,6 +135,8 @@ class TurnStore:
         self.sessions = SessionHistory(database, clock)
         self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
+        self.graph = Graph(database, clock)
+        self.session_messages = SessionMessages(database, clock)
         self._writes: WeakValueDictionary[UUID, Coalescer[list[OfferedTurn], list[AppendOutcome]]] = (
             WeakValueDictionary()
         )

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import orjson
+from afterturn_client.contract.banks import BankDetails
 from sqlalchemy import Row, Text, Uuid, and_, any_, bindparam, func, or_, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,6 +22,7 @@ from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
 from store.schema import BANK, BANK_LANGUAGE, DIRECTIVE, DOC, EVENT_STORE, REFLECTION, SESSION_HISTORY, UNIT, in_bank
+from store.sql_constants import inline
 from store.tenancy import languages
 from store.tenancy.spaces import Space, parse_space
 
@@ -62,6 +64,23 @@ LIST = (
     .limit(bindparam("limit"))
 )
 ONE = _SHOWN.where(_NAMED)
+#: The trait of a bank that an agent's runtime made for one session: lists of banks leave it out.
+RUNTIME = "runtime"
+#: The traits of a bank for which none were told, as its projection has them.
+TRAITS: Mapping[str, Any] = MappingProxyType({"skepticism": 3, "literalism": 3, "empathy": 3})
+_OWNED_BY_RUNTIME = _BANK.disposition.has_key(inline(RUNTIME))
+DETAILS = select(
+    _BANK.bank_name.label("bank"),
+    _BANK.bank_id,
+    _BANK.user_id.label("user"),
+    _BANK.agent_def_id.label("agent"),
+    _OWNED_BY_RUNTIME.label("runtime"),
+    _BANK.background,
+    _BANK.disposition,
+    _BANK.expires_at,
+    _BANK.aggregate_version.label("version"),
+    _BANK.update_ts.label("updated_at"),
+).where(_NAMED, _BANK.active, _LASTS)
 # The banks of a user's newest events, which are at the end of an index.
 _EVENT = EVENT_STORE.c
 _RECENT = (
@@ -122,7 +141,7 @@ class Bank:
     @property
     def scope(self) -> str:
         """The kind of its owner: host, agent or user."""
-        return "user" if self.user else "agent" if self.agent else "host"
+        return _name_scope(self.user, self.agent)
 
 
 class Banks:
@@ -151,16 +170,24 @@ class Banks:
         return bank if bank in seen and own not in seen else own
 
     async def create(
-        self, host: UUID, user: str | None, name: str, expires_at: datetime | None = None
+        self,
+        host: UUID,
+        user: str | None,
+        name: str,
+        expires_at: datetime | None = None,
+        *,
+        runtime: bool = False,
     ) -> tuple[Bank, bool]:
         """Create a bank of this whole name, as `user`; return it and whether it is new. Raises QuotaExceeded.
 
         A new bank expires at `expires_at`, if given; so does one that had expired already, which lives again.
+        `runtime`: a new one is of an agent's runtime, which made it for one session.
         """
         bank, now = identity.bank_id(host, name), self._clock()
         origin = Origin(host, bank, identity.user_id(host, user), now)
-        ends = {"expiresAt": expires_at.isoformat()} if expires_at else {}
-        event = build_offer(origin, EventType.BANK_CREATED, (), {**bank_created_fields(host, name), **ends})
+        more: dict[str, Any] = {"expiresAt": expires_at.isoformat()} if expires_at else {}
+        more |= {"disposition": {**TRAITS, RUNTIME: True}} if runtime else {}
+        event = build_offer(origin, EventType.BANK_CREATED, (), {**bank_created_fields(host, name), **more})
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
         with translate_refusals():
             outcome = await self._create(host, arguments)
@@ -171,6 +198,15 @@ class Banks:
     async def get(self, host: UUID, name: str) -> Bank:
         """Return the bank of this whole name. Raises NotFound."""
         return await self._read(host, name, self._clock())
+
+    async def details(self, host: UUID, name: str) -> BankDetails:
+        """Return the bank of this whole name with its settings. Raises NotFound."""
+        asked = {"host": host, "bank": identity.bank_id(host, name), "now": self._clock()}
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(DETAILS, asked)).mappings().one_or_none()
+        if row is None:
+            raise NotFound("no such bank")
+        return BankDetails(scope=_name_scope(row["user"], row["agent"]), **row)
 
     async def _read(self, host: UUID, name: str, now: datetime) -> Bank:
         async with self._database.tenant(host) as connection:
@@ -315,17 +351,32 @@ class Banks:
         return await self.get(host, name)
 
     async def list(
-        self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
+        self,
+        host: UUID,
+        space: Space,
+        *,
+        names: list[str] | None = None,
+        after: str = "",
+        limit: int = 200,
+        runtime: bool = True,
     ) -> list[Bank]:
-        """Return the banks that a caller of `space` may see, by name, after `after`; of `names` alone where given."""
+        """Return the banks that a caller of `space` may see, by name, after `after`; of `names` alone where given.
+
+        `runtime`: those that agents' runtimes made for single sessions are among them.
+        """
         arguments = {"host": host, "after": after, "limit": limit, "now": self._clock()}
         query = LIST if names is None else LIST.where(_BANK.bank_name.in_(names))
+        query = query if runtime else query.where(~_OWNED_BY_RUNTIME)
         async with self._database.scoped(host, *scope_of(host, space)) as connection:
             return [Bank(*row) for row in await connection.execute(query, arguments)]
 
     async def _create(self, host: UUID, arguments: dict[str, object]) -> str:
         async with self._database.tenant(host) as connection:
             return str((await connection.execute(CREATE, arguments)).scalar_one())
+
+
+def _name_scope(user: UUID | None, agent: UUID | None) -> Literal["host", "agent", "user"]:
+    return "user" if user else "agent" if agent else "host"
 
 
 def bank_created_fields(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:

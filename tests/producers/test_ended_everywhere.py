@@ -171,6 +171,9 @@ def list_reads(world: World, tenant: Tenant, ids: Ids) -> dict[str, Read]:
         **{f"units/{one}": {} for one in (ids.message, ids.memory, ids.fact, ids.reflection, ids.lasting)},
         "reflections": {},
         "banks": {},
+        "bank": TRIP,
+        "sessions/s": {"messages": 1000},
+        "sessions/s ": TRIP,
     }
     return {
         **{path: get(tenant, path.strip(), **query) for path, query in paths.items()},

@@ -43,6 +43,9 @@ class SeededIds:
     """The ids of one object of each kind in a bank."""
 
     unit: str = ""
+    other: str = ""
+    """Of the unit that the first one links to."""
+    entity: str = ""
     doc: str = ""
     directive: str = ""
     reflection: str = ""
@@ -58,6 +61,8 @@ class SeededIds:
         """Return ids of the same forms that do not exist."""
         versions = {
             "unit": 5,
+            "other": 5,
+            "entity": 5,
             "doc": 5,
             "directive": 5,
             "reflection": 5,
@@ -323,8 +328,14 @@ async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
         raise FixtureIncomplete("what was stated twice led to no reflection")
     ends = {"from_unit_id": known[0], "to_unit_id": known[1], "link_type": "causes"}
     await _require_status(await send(TrialRequest("POST", "/api/v1/links", {"bank": place.bank, **ends}), token), 201)
+    path = f"/api/v1/mentions?unit_id={known[1]}&bank={quote(place.bank)}"
+    mentions = (await _require_status(await send(TrialRequest("GET", path), token), 200))["mentions"]
+    if not mentions:
+        raise FixtureIncomplete("no entity was found in what was written")
     old = place.things
-    place.things = replace(old, unit=known[0], reflection=reflections[0])
+    place.things = replace(
+        old, unit=known[0], other=known[1], entity=mentions[0]["entity_id"], reflection=reflections[0]
+    )
     if not await is_readable(place, token, send):
         raise FixtureIncomplete("the owner does not read what was written")
 
@@ -344,6 +355,9 @@ def _list_owner_paths(place: SeededBank) -> list[str]:
     return [
         f"/api/v1/units/{things.unit}?bank={bank}",
         f"/api/v1/units/{things.reflection}?bank={bank}",
+        f"/api/v1/entities/{things.entity}?bank={bank}",
+        f"/api/v1/links/{things.unit}/{things.other}/causes?bank={bank}",
+        f"/api/v1/directives/{things.directive}?bank={bank}",
         f"/api/v1/docs/{things.doc}?bank={bank}",
         f"/api/v1/memories/{MEMORY}?bank={bank}",
         f"/api/v1/recall/jobs/{things.job}",

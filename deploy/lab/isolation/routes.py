@@ -184,6 +184,10 @@ def _make_read_route(ask: Callable[[Trial], TrialRequest], *, by_id: bool = Fals
     return TrialRoute(ask, by_id=by_id)
 
 
+def _make_list_route(path: str) -> TrialRoute:
+    return _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/{path}?limit=1000&bank={_quote_bank(t)}"))
+
+
 def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
     """Return a way to call a route that changes a thing by its id."""
     return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
@@ -293,6 +297,9 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&bank={_quote_bank(t)}")
     ),
     "GET /api/v1/sessions": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/sessions?bank={_quote_bank(t)}")),
+    "GET /api/v1/sessions/{session_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/sessions/{SESSION}?messages=100&bank={_quote_bank(t)}")
+    ),
     "GET /api/v1/units": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/units?limit=1000&bank={_quote_bank(t)}")
     ),
@@ -375,7 +382,30 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("PATCH", f"/api/v1/banks?bank={_quote_bank(t)}", {"language": "de"}),
         others=SharedRights.MUST_NOT,
     ),
-    "GET /api/v1/banks": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/banks?limit=1000")),
+    "GET /api/v1/banks": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/banks?limit=1000&runtime=true")),
+    "GET /api/v1/bank": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/bank?bank={_quote_bank(t)}")),
+    **{f"GET /api/v1/{path}": _make_list_route(path) for path in ("entities", "mentions", "cooccurrences", "links")},
+    "GET /api/v1/mentions of a unit and an entity": _make_read_route(
+        lambda t: TrialRequest(
+            "GET",
+            f"/api/v1/mentions?unit_id={t.things.other}&entity_id={t.things.entity}&bank={_quote_bank(t)}",
+        ),
+        by_id=True,
+    ),
+    "GET /api/v1/cooccurrences of an entity": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/cooccurrences?entity_id={t.things.entity}&bank={_quote_bank(t)}"),
+        by_id=True,
+    ),
+    "GET /api/v1/links of a unit": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/links?unit_id={t.things.unit}&bank={_quote_bank(t)}"), by_id=True
+    ),
+    "GET /api/v1/entities/{entity_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/entities/{t.things.entity}?bank={_quote_bank(t)}"), by_id=True
+    ),
+    "GET /api/v1/links/{from_unit_id}/{to_unit_id}/{link_type}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/links/{t.things.unit}/{t.things.other}/causes?bank={_quote_bank(t)}"),
+        by_id=True,
+    ),
     "POST /api/v1/docs": _make_read_route(
         lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID})
     ),
@@ -417,6 +447,9 @@ ROUTES: dict[str, TrialRoute] = {
     ),
     "GET /api/v1/directives": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/directives?bank={_quote_bank(t)}")
+    ),
+    "GET /api/v1/directives/{directive_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/directives/{t.things.directive}?bank={_quote_bank(t)}"), by_id=True
     ),
     "DELETE /api/v1/directives/{directive_id}": TrialRoute(
         lambda t: TrialRequest("DELETE", f"/api/v1/directives/{t.things.directive}?bank={_quote_bank(t)}"),

@@ -1,5 +1,6 @@
 """Banks: made before their first turn, and listed."""
 
+from afterturn_client.contract.banks import BankDetails
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
@@ -44,7 +45,8 @@ async def create_bank(request: Request, call: TenantCall) -> Response:
     "/banks",
     **describe_route(
         "List banks",
-        "Lists the banks that the key can read, by name; `after` continues behind a name.",
+        "Lists the banks that the key can read, by name; `after` continues behind a name. Banks that the runtime of "
+        "an agent made for one session are left out unless `runtime` asks for them.",
         CallerClass.READER,
         {200: DescribedAnswer("a page", (BanksAnswer,))},
         query=BanksParameters,
@@ -53,6 +55,21 @@ async def create_bank(request: Request, call: TenantCall) -> Response:
 async def list_banks(request: Request, call: TenantCall) -> Response:
     page = await call.memory.list_banks(call.grant, read_parameters(request, BanksParameters))
     return json_response(page.as_json("banks", [as_json(bank) for bank in page.rows]))
+
+
+@router.get(
+    "/bank",
+    **describe_route(
+        "Get a bank",
+        "Returns one bank with its id in the log, its background, disposition and version.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the bank", (BankDetails,))},
+        query=BankPlace,
+        fails=(NotFound,),
+    ),
+)
+async def get_bank(request: Request, call: TenantCall) -> Response:
+    return json_response(await call.memory.bank(call.grant, read_parameters(request, BankPlace).bank))
 
 
 @router.patch(

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
+from afterturn_client.contract.banks import DirectiveDetails
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
@@ -141,6 +142,22 @@ async def set_directive(request: Request, call: TenantCall) -> Response:
 async def list_directives(request: Request, call: TenantCall) -> Response:
     page = await call.memory.knowledge.directives(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("directives"))
+
+
+@router.get(
+    "/directives/{directive_id}",
+    **describe_route(
+        "Get a directive",
+        "Returns one directive with its version, which a command may expect.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the directive", (DirectiveDetails,))},
+        query=BankParameters,
+        fails=(NotFound,),
+    ),
+)
+async def get_directive(request: Request, call: TenantCall, directive_id: DirectiveId) -> Response:
+    bank = read_parameters(request, BankParameters).bank
+    return json_response(await call.memory.knowledge.directive(call.grant, bank, parse_identifier(directive_id)))
 
 
 @router.delete(

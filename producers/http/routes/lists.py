@@ -1,12 +1,25 @@
 """Lists of what a key reaches: sessions, units, users. Those of turns, banks and knowledge stand with theirs."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from afterturn_client.contract.sessions import SessionDetails
+from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_parameters
-from producers.service.listings import SessionsAnswer, UnitsAnswer, UsersAnswer, row_as_json
+from producers.service.bodies import parse_body
+from producers.service.fields import SESSION_ID
+from producers.service.listings import (
+    SessionParameters,
+    SessionPlace,
+    SessionsAnswer,
+    UnitsAnswer,
+    UsersAnswer,
+    row_as_json,
+)
 from producers.service.paging import BankPageParameters, PageParameters
+from store.errors import NotFound
 
 router = APIRouter(prefix="/api/v1", tags=["lists"])
 
@@ -24,6 +37,26 @@ router = APIRouter(prefix="/api/v1", tags=["lists"])
 async def list_sessions(request: Request, call: TenantCall) -> Response:
     page = await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters))
     return json_response(page.as_json("sessions", [row_as_json(one) for one in page.rows]))
+
+
+@router.get(
+    "/sessions/{session_id}",
+    **describe_route(
+        "Get a session with its newest messages",
+        "Messages of turns and those that commands appended, the oldest first: at most `messages` of them, of about 4 "
+        "MB. Secrets in them are masked, also where they were stored.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the session", (SessionDetails,))},
+        query=SessionParameters,
+        fails=(NotFound,),
+    ),
+)
+async def get_session(
+    request: Request, call: TenantCall, session_id: Annotated[str, Path(description=SESSION_ID)]
+) -> Response:
+    asked = read_parameters(request, SessionParameters)
+    place = parse_body(SessionPlace, {**asked.model_dump(), "session_id": session_id})
+    return json_response(await call.memory.lists.session(call.grant, place))
 
 
 @router.get(

@@ -21,6 +21,7 @@ from producers.http.error_responses import INTERNAL, WIRES
 from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.reference_page import render_reference
 from store import identity
+from store.derived.completion import complete_bank
 from store.tenancy.operator_keys import OperatorKeys
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
@@ -193,6 +194,7 @@ class Caller:
 
     http: httpx.AsyncClient
     held: HeldToSchema
+    host: str = ""
     ids: dict[str, str] = field(default_factory=dict)
 
     async def __call__(self, status: int, method: str, path: str, body: Any = None, **query: Any) -> Any:
@@ -209,15 +211,33 @@ async def caller(world: World, ana: Tenant) -> AsyncIterator[Caller]:
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(held), base_url="http://127.0.0.1:8300", headers=headers
     ) as client:
-        yield Caller(client, held)
+        yield Caller(client, held, ana.host)
 
 
-async def call_commands(caller: Caller) -> None:
+async def call_commands(world: World, caller: Caller) -> None:
     place = {"bankId": str(UUID(int=7))}
     kept = {"action": "retainAgentMemoryUnit", "data": {**place, "content": "The cello is in the cellar."}}
-    await caller(200, "POST", "/api/v1/commands", kept)
+    unit = (await caller(200, "POST", "/api/v1/commands", kept))["result"]["unitId"]
+    entities = [str(UUID(int=n)) for n in (1, 2)]
+    for one in entities:
+        named = {**place, "entityId": one, "canonicalName": f"Cello {one}"}
+        await caller(200, "POST", "/api/v1/commands", {"action": "createAgentMemoryEntity", "data": named})
+        said = {**place, "entityId": one, "unitId": unit}
+        await caller(200, "POST", "/api/v1/commands", {"action": "linkAgentMemoryUnitEntity", "data": said})
+    bank = {"bank": place["bankId"]}
+    await caller(200, "GET", f"{V1}/entities", **bank)
+    await caller(200, "GET", f"{V1}/entities/{entities[0]}", **bank)
+    await caller(200, "GET", f"{V1}/mentions", **bank)
+    await count_pairs(world, caller, place["bankId"])
+    await caller(200, "GET", f"{V1}/cooccurrences", **bank)
     portal = {"host": "lightapi.net", "service": "genai", "version": "0.1.0"}
     await caller(200, "POST", "/portal/command", {**portal, "action": "createAgentMemoryBank", "data": place})
+
+
+async def count_pairs(world: World, caller: Caller, bank: str) -> None:
+    """Count which entities of a bank occur together, as a worker does."""
+    host = identity.host_id(caller.host)
+    await complete_bank(lambda: world.database.tenant(host), host, identity.bank_id(host, bank), world.clock())
 
 
 async def test_every_operation_answers_as_it_is_described(
@@ -227,7 +247,7 @@ async def test_every_operation_answers_as_it_is_described(
     await call_turns_and_recall(caller, turn)
     await call_units_and_knowledge(caller)
     await call_banks_and_erasures(caller)
-    await call_commands(caller)
+    await call_commands(world, caller)
     await call_gateway_and_service(world, caller)
     await call_operator(world, caller)
     await call_console(world, caller)
@@ -269,6 +289,7 @@ async def call_turns_and_recall(call: Caller, turn: dict[str, Any]) -> None:
     await call(404, "GET", f"{V1}/turns/monday/2")
     await call(200, "GET", f"{V1}/turns", session_id="monday")
     await call(200, "GET", f"{V1}/sessions")
+    await call(200, "GET", f"{V1}/sessions/monday")
     await call(200, "GET", f"{V1}/units", limit=1)
     await call(200, "GET", f"{V1}/users")
     item = {"type": "message", "role": "user", "content": "When do we fly?"}
@@ -295,6 +316,9 @@ async def call_units_and_knowledge(call: Caller) -> None:
     link = {"from_unit_id": unit, "to_unit_id": other, "link_type": "causes"}
     await call(201, "POST", f"{V1}/links", link)
     await call(200, "POST", f"{V1}/links", link)
+    await call(200, "GET", f"{V1}/directives/{found['directives'][0]['directive_id']}")
+    await call(200, "GET", f"{V1}/links")
+    await call(200, "GET", f"{V1}/links/{unit}/{other}/causes")
     await call(200, "GET", f"{V1}/units/{unit}")
     await call(404, "GET", f"{V1}/units/{NO_ID}")
     # With a directive in the bank, and a message in front of the prompt.
@@ -326,6 +350,7 @@ async def call_banks_and_erasures(call: Caller) -> None:
     await call(201, "POST", f"{V1}/banks", {"bank": "trips", "user_id": "ana"})
     await call(200, "POST", f"{V1}/banks", {"bank": "trips", "user_id": "ana"})
     await call(200, "GET", f"{V1}/banks")
+    await call(200, "GET", f"{V1}/bank", bank="~ana/trips")
     await call(200, "PATCH", f"{V1}/banks/default", {"language": "en"})
     await call(201, "POST", f"{V1}/banks", {"bank": ".."})
     await call(200, "PATCH", f"{V1}/banks", {"language": "de"}, bank="..")
@@ -418,7 +443,19 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
     for name, _ in operations(described):
         method, path = name.split(" ")
         asked = path.replace("{bank}", "default").replace("{session_id}", "s").replace("{turn_id}", "t")
-        for kind in ("tenant", "key", "unit", "doc", "directive", "erasure", "job", "memory"):
+        for kind in (
+            "tenant",
+            "key",
+            "unit",
+            "entity",
+            "from_unit",
+            "to_unit",
+            "doc",
+            "directive",
+            "erasure",
+            "job",
+            "memory",
+        ):
             asked = asked.replace(f"{{{kind}_id}}", str(uuid4()))
         for client in (reader.http, world.client()):
             for more in refused_inputs:

@@ -1,0 +1,120 @@
+"""Lists and single reads of entities, their mentions, pairs that occur together, and links between units."""
+
+from typing import Any
+from uuid import UUID
+
+from afterturn_client.contract.graph import (
+    Cooccurrence,
+    CooccurrencePage,
+    Entity,
+    EntityPage,
+    LinkPage,
+    Mention,
+    MentionPage,
+    UnitLink,
+)
+from pydantic import Field
+
+from producers.service.dependencies import ServiceDependencies
+from producers.service.paging import BankPageParameters, ListOrder, Page, read_name
+from store.tenancy.keys import Grant
+
+
+class MentionsParameters(BankPageParameters):
+    """A bank, the unit or entity of the mentions, and the page of them."""
+
+    unit_id: UUID | None = Field(None, description="id of a unit: its mentions alone")
+    entity_id: UUID | None = Field(None, description="id of an entity: its mentions alone")
+
+
+class CooccurrencesParameters(BankPageParameters):
+    """A bank, an entity of the pairs, and the page of them."""
+
+    entity_id: UUID | None = Field(None, description="id of an entity: the pairs with it alone")
+
+
+class LinksParameters(BankPageParameters):
+    """A bank, a unit of the links, and the page of them."""
+
+    unit_id: UUID | None = Field(None, description="id of a unit: the links from and to it alone")
+
+
+def _entity_place(entity: Entity) -> tuple[object, ...]:
+    return (entity.entity_id,)
+
+
+def _mention_place(mention: Mention) -> tuple[object, ...]:
+    return mention.unit_id, mention.entity_id
+
+
+def _pair_place(pair: Cooccurrence) -> tuple[object, ...]:
+    return pair.entity_id_1, pair.entity_id_2
+
+
+def _link_place(link: UnitLink) -> tuple[object, ...]:
+    return link.from_unit_id, link.to_unit_id, link.link_type
+
+
+ENTITIES: ListOrder[Entity] = ListOrder("entities", _entity_place, (UUID,))
+MENTIONS: ListOrder[Mention] = ListOrder("mentions", _mention_place, (UUID, UUID))
+COOCCURRENCES: ListOrder[Cooccurrence] = ListOrder("cooccurrences", _pair_place, (UUID, UUID))
+LINKS: ListOrder[UnitLink] = ListOrder("links", _link_place, (UUID, UUID, read_name))
+
+
+class GraphLists:
+    """Reads the entities and links of banks; every call takes the grant of a key."""
+
+    def __init__(self, dependencies: ServiceDependencies) -> None:
+        """Keep the dependencies."""
+        self._dependencies = dependencies
+        self._graph = dependencies.turns.graph
+
+    async def entities(self, grant: Grant, asked: BankPageParameters) -> EntityPage:
+        """Return a page of a bank's entities. Raises Invalid, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, asked.bank)
+        place = ENTITIES.open(grant.host_id, bank, asked.cursor)
+        found = await self._graph.entities(grant.host_id, bank, place, asked.limit + 1)
+        page = ENTITIES.close(grant.host_id, bank, found, asked.limit)
+        return EntityPage(entities=tuple(page.rows), **_describe_end(page))
+
+    async def entity(self, grant: Grant, bank: str, entity: UUID) -> Entity:
+        """Return one entity. Raises NotFound, PermissionDenied."""
+        return await self._graph.entity(grant.host_id, await self._dependencies.reach(grant, bank), entity)
+
+    async def mentions(self, grant: Grant, asked: MentionsParameters) -> MentionPage:
+        """Return a page of mentions. Raises Invalid, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, asked.bank)
+        scope = f"{bank}\0{asked.unit_id}\0{asked.entity_id}"
+        place = MENTIONS.open(grant.host_id, scope, asked.cursor)
+        found = await self._graph.mentions(
+            grant.host_id, bank, place, asked.limit + 1, unit=asked.unit_id, entity=asked.entity_id
+        )
+        page = MENTIONS.close(grant.host_id, scope, found, asked.limit)
+        return MentionPage(mentions=tuple(page.rows), **_describe_end(page))
+
+    async def cooccurrences(self, grant: Grant, asked: CooccurrencesParameters) -> CooccurrencePage:
+        """Return a page of pairs of entities. Raises Invalid, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, asked.bank)
+        scope = f"{bank}\0{asked.entity_id}"
+        place = COOCCURRENCES.open(grant.host_id, scope, asked.cursor)
+        found = await self._graph.cooccurrences(grant.host_id, bank, place, asked.limit + 1, entity=asked.entity_id)
+        page = COOCCURRENCES.close(grant.host_id, scope, found, asked.limit)
+        return CooccurrencePage(cooccurrences=tuple(page.rows), **_describe_end(page))
+
+    async def links(self, grant: Grant, asked: LinksParameters) -> LinkPage:
+        """Return a page of links between units. Raises Invalid, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, asked.bank)
+        scope = f"{bank}\0{asked.unit_id}"
+        place = LINKS.open(grant.host_id, scope, asked.cursor)
+        found = await self._graph.links(grant.host_id, bank, place, asked.limit + 1, unit=asked.unit_id)
+        page = LINKS.close(grant.host_id, scope, found, asked.limit)
+        return LinkPage(links=tuple(page.rows), **_describe_end(page))
+
+    async def link(self, grant: Grant, bank: str, first: UUID, second: UUID, kind: str) -> UnitLink:
+        """Return one link. Raises NotFound, PermissionDenied."""
+        bank = await self._dependencies.reach(grant, bank)
+        return await self._graph.link(grant.host_id, bank, first, second, kind)
+
+
+def _describe_end(page: Page[Any]) -> dict[str, Any]:
+    return {"cursor": page.cursor, "has_more": page.cursor is not None}

@@ -1,0 +1,205 @@
+"""Lists and reads entities, their mentions, pairs that occur together, and links between units.
+
+What has ended, or is known from ended units alone, is in no answer. Each list begins after a place: the ids of the last
+row before it (None: from the start).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar, get_args
+from uuid import UUID
+
+from afterturn_client.contract.graph import Cooccurrence, Entity, Mention, UnitLink
+from afterturn_client.contract.shape import Shape
+from sqlalchemy import ColumnElement, FromClause, Select, and_, bindparam, exists, or_, select, tuple_
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.expiry import bank_lasts, row_lasts
+from store.log.event_data import LinkType
+from store.schema import ENTITY, ENTITY_COOCCUR, LINK, UNIT, UNIT_ENTITY, in_bank, same_bank
+
+S = TypeVar("S", bound=Shape)
+LINK_TYPES = frozenset(get_args(LinkType))
+#: The ids that order a row of a list.
+Place = tuple[Any, ...]
+
+_ENTITY, _MENTION, _PAIR, _LINK = ENTITY.c, UNIT_ENTITY.c, ENTITY_COOCCUR.c, LINK.c
+
+
+def _living_unit(unit: FromClause, other: FromClause, name: str) -> ColumnElement[bool]:
+    """Return the condition that the unit of a row is remembered."""
+    same = unit.c.unit_id == other.c[name]
+    return and_(same_bank(unit, other), same, unit.c.active, row_lasts(unit))
+
+
+def _has_living_unit(other: FromClause, name: str) -> ColumnElement[bool]:
+    unit = UNIT.alias(f"u_{name}")
+    return exists().where(_living_unit(unit, other, name))
+
+
+_OF_ENTITY = UNIT_ENTITY.alias("of_entity")
+_NAMED_BY = and_(same_bank(_OF_ENTITY, ENTITY), _OF_ENTITY.c.entity_id == _ENTITY.entity_id)
+# An entity that a command made has no mention; one whose mentions have all ended is not told any more.
+_SHOWN = and_(
+    in_bank(ENTITY),
+    _ENTITY.active,
+    bank_lasts(),
+    or_(
+        exists().where(_NAMED_BY, _OF_ENTITY.c.removed_at.is_(None), _has_living_unit(_OF_ENTITY, "unit_id")),
+        ~exists().where(_NAMED_BY),
+    ),
+)
+ENTITIES = (
+    select(
+        _ENTITY.entity_id,
+        _ENTITY.canonical_name.label("name"),
+        _ENTITY.mention_count.label("mentions"),
+        _ENTITY["metadata"],
+        _ENTITY.aggregate_version.label("version"),
+        _ENTITY.update_ts.label("updated_at"),
+    )
+    .where(_SHOWN)
+    .order_by(_ENTITY.entity_id)
+)
+MENTIONS = (
+    select(
+        _MENTION.unit_id,
+        _MENTION.entity_id,
+        _MENTION.name,
+        _MENTION.mentions,
+        _MENTION.aggregate_version.label("version"),
+    )
+    .where(
+        in_bank(UNIT_ENTITY),
+        _MENTION.removed_at.is_(None),
+        bank_lasts(),
+        _has_living_unit(UNIT_ENTITY, "unit_id"),
+        exists().where(same_bank(ENTITY, UNIT_ENTITY, "entity_id"), _ENTITY.active),
+    )
+    .order_by(_MENTION.unit_id, _MENTION.entity_id)
+)
+_ONE, _OTHER = UNIT_ENTITY.alias("one"), UNIT_ENTITY.alias("other")
+_TOGETHER = exists().where(
+    same_bank(_ONE, ENTITY_COOCCUR),
+    _ONE.c.entity_id == _PAIR.entity_id_1,
+    _ONE.c.removed_at.is_(None),
+    same_bank(_OTHER, _ONE, "unit_id"),
+    _OTHER.c.entity_id == _PAIR.entity_id_2,
+    _OTHER.c.removed_at.is_(None),
+    _has_living_unit(_ONE, "unit_id"),
+)
+COOCCURRENCES = (
+    select(
+        _PAIR.entity_id_1,
+        _PAIR.entity_id_2,
+        _PAIR.cooccur_count.label("count"),
+        _PAIR.last_cooccurred.label("last_at"),
+    )
+    .where(in_bank(ENTITY_COOCCUR), bank_lasts(), _TOGETHER)
+    .order_by(_PAIR.entity_id_1, _PAIR.entity_id_2)
+)
+LINKS = (
+    select(
+        _LINK.from_unit_id,
+        _LINK.to_unit_id,
+        _LINK.link_type,
+        _LINK.weight,
+        _LINK.aggregate_version.label("version"),
+        _LINK.update_ts.label("updated_at"),
+    )
+    .where(
+        in_bank(LINK),
+        _LINK.active,
+        bank_lasts(),
+        _has_living_unit(LINK, "from_unit_id"),
+        _has_living_unit(LINK, "to_unit_id"),
+    )
+    .order_by(_LINK.from_unit_id, _LINK.to_unit_id, _LINK.link_type)
+)
+
+
+class Graph:
+    """Reads the entities and links of banks; the lists of an unknown bank are empty."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def entities(self, host: UUID, bank: str, after: Place | None, limit: int) -> list[Entity]:
+        """Return the entities of a bank by id."""
+        query = _begin_after(ENTITIES, after, _ENTITY.entity_id)
+        return await self._read(Entity, query.limit(limit), host, bank)
+
+    async def entity(self, host: UUID, bank: str, entity: UUID) -> Entity:
+        """Return one entity. Raises NotFound."""
+        query = ENTITIES.where(_ENTITY.entity_id == bindparam("entity"))
+        return _take_one(await self._read(Entity, query, host, bank, entity=entity), "entity")
+
+    async def mentions(
+        self,
+        host: UUID,
+        bank: str,
+        after: Place | None,
+        limit: int,
+        *,
+        unit: UUID | None = None,
+        entity: UUID | None = None,
+    ) -> list[Mention]:
+        """Return mentions of entities by unit and entity: of one unit, of one entity, or all."""
+        query = _begin_after(MENTIONS, after, _MENTION.unit_id, _MENTION.entity_id)
+        if unit is not None:
+            query = query.where(_MENTION.unit_id == bindparam("unit"))
+        if entity is not None:
+            query = query.where(_MENTION.entity_id == bindparam("entity"))
+        return await self._read(Mention, query.limit(limit), host, bank, unit=unit, entity=entity)
+
+    async def cooccurrences(
+        self, host: UUID, bank: str, after: Place | None, limit: int, *, entity: UUID | None = None
+    ) -> list[Cooccurrence]:
+        """Return pairs of entities that units mention together, by id: those of one entity, or all."""
+        query = _begin_after(COOCCURRENCES, after, _PAIR.entity_id_1, _PAIR.entity_id_2)
+        if entity is not None:
+            asked: ColumnElement[UUID] = bindparam("entity")
+            query = query.where(or_(_PAIR.entity_id_1 == asked, _PAIR.entity_id_2 == asked))
+        return await self._read(Cooccurrence, query.limit(limit), host, bank, entity=entity)
+
+    async def links(
+        self, host: UUID, bank: str, after: Place | None, limit: int, *, unit: UUID | None = None
+    ) -> list[UnitLink]:
+        """Return links between units, by units and type: those from and to one unit, or all."""
+        query = _begin_after(LINKS, after, _LINK.from_unit_id, _LINK.to_unit_id, _LINK.link_type)
+        if unit is not None:
+            asked: ColumnElement[UUID] = bindparam("unit")
+            query = query.where(or_(_LINK.from_unit_id == asked, _LINK.to_unit_id == asked))
+        return await self._read(UnitLink, query.limit(limit), host, bank, unit=unit)
+
+    async def link(self, host: UUID, bank: str, first: UUID, second: UUID, kind: str) -> UnitLink:
+        """Return one link. Raises NotFound."""
+        if kind not in LINK_TYPES:
+            raise NotFound("no such link")
+        named = (("from_unit_id", first), ("to_unit_id", second), ("link_type", kind))
+        query = LINKS.where(*(_LINK[name] == bindparam(name) for name, _ in named))
+        return _take_one(await self._read(UnitLink, query, host, bank, **dict(named)), "link")
+
+    async def _read(
+        self, shape: type[S], query: Select[*tuple[Any, ...]], host: UUID, bank: str, **asked: object
+    ) -> list[S]:
+        place: Mapping[str, object] = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
+        given = {name: value for name, value in asked.items() if value is not None}
+        async with self._database.tenant(host) as connection:
+            rows = (await connection.execute(query, {**place, **given})).mappings().all()
+        return [shape(**row) for row in rows]
+
+
+def _begin_after(
+    query: Select[*tuple[Any, ...]], after: Place | None, *columns: ColumnElement[Any]
+) -> Select[*tuple[Any, ...]]:
+    return query if after is None else query.where(tuple_(*columns) > tuple_(*after))
+
+
+def _take_one(found: Sequence[S], what: str) -> S:
+    if not found:
+        raise NotFound(f"no such {what}")
+    return found[0]
