@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import combinations
 
 from store.recall.pool import Candidate
 from store.recall.query import Recalled
-from store.text.rules.changes import Sentence, read_sentences, takes_place
+from store.text.rules.changes import read_statement, takes_place
 from store.text.rules.facts import MINED_ROLE
 
 #: The name in `RecallQuery.without` that leaves this out, and in explanations what it adds to the later statement.
@@ -27,16 +28,16 @@ def find_successors(units: Sequence[tuple[Candidate, datetime]]) -> Mapping[int,
 
     `units` stand in the order of the answer, each with the time at which it was said last.
     """
-    told = defaultdict[object, list[tuple[datetime, int, tuple[Sentence, ...]]]](list)
+    told = defaultdict[object, list[tuple[datetime, int]]](list)
     for place, (unit, said) in enumerate(units[:COMPARED]):
-        if unit.role == MINED_ROLE and unit.whole and (sentences := read_sentences(unit.text, unit.name)):
-            told[unit.user_id, unit.speaker].append((said, place, sentences))
+        if unit.role == MINED_ROLE and unit.whole:
+            told[unit.user_id, unit.speaker].append((said, place))
     found = defaultdict[int, list[int]](list)
     for spoken in told.values():
-        spoken.sort(key=lambda one: one[:2])
-        for nth, (said, place, sentences) in enumerate(spoken):
-            for at, later, answer in spoken[nth + 1 :]:
-                if at > said and not units[place][0].pinned and takes_place(answer, sentences):
+        if len(spoken) > 1:
+            read = {place: read_statement(units[place][0].text, units[place][0].name) for _, place in spoken}
+            for (said, place), (at, later) in combinations(sorted(spoken), 2):
+                if at > said and takes_place(read[later], read[place]) and not units[place][0].pinned:
                     found[place].append(later)
     return found
 

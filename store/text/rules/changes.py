@@ -7,15 +7,16 @@ is not clear that the subject is the same, the answer is no.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import takewhile
+from functools import cached_property
+from itertools import compress, takewhile
 from types import MappingProxyType
 
-from store.text.rules.facts import find_facts
+from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.gazetteer import word_list
-from store.text.rules.model import MessageText
+from store.text.rules.model import ExtractedFact, MessageText
 from store.text.terms import analyse_text
 
 #: Most characters of a text, words of a sentence and sentences of a text that are read: what is longer tells a story.
@@ -40,14 +41,14 @@ class Change(IntEnum):
     STRONG = 2  # "instead", "actually"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Sentence:
     """A sentence without its words of change.
 
     `words` are in lower case without articles, `names` says which of them are written as names. `taken_back` are the
     words of what is said to hold no more ("instead of npm"); `negated`: the whole sentence says that something does not
-    hold, `ended`: that it did before. `facts` are the facts of one value that it states, by identity, `denied` those
-    that it denies, with their values.
+    hold, `ended`: that it did before. `text` is the sentence as one of this `name` wrote it, `kinds` are those of the
+    facts of one value that it may tell: most sentences are compared by their words alone, so facts are read on demand.
     """
 
     words: tuple[str, ...] = field(repr=False)
@@ -57,22 +58,60 @@ class Sentence:
     ended: bool
     adds: bool
     taken_back: tuple[str, ...] = field(repr=False)
-    facts: Mapping[tuple[str, str], str] = field(repr=False)
-    denied: frozenset[tuple[str, str, str]] = field(repr=False)
+    text: str = field(repr=False)
+    name: str | None = field(repr=False)
+    kinds: frozenset[str]
 
-    @property
+    @cached_property
     def terms(self) -> tuple[str, ...]:
         """The index terms of its words."""
         return tuple(analyse_text(" ".join(self.words)).counts)
 
+    @cached_property
+    def facts(self) -> Mapping[tuple[str, str], str]:
+        """The values of the facts of one value that it states, by identity."""
+        stated = (fact for fact in self._found if fact.fact_id in _ONE_VALUED and not fact.denied)
+        return {(fact.fact_id, fact.key): fact.value.casefold() for fact in stated}
 
-_SENTENCE_END = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bProf\.)(?<=[.!])\s+|\n+")
-_TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019-]*\w)?|,")
-_NOT_STATED = re.compile(
-    r"\b(?:if|unless|whether|would|could|might|may be|maybe|perhaps|probably|should|wish|hope|imagine|suppose|thinks?"
-    r"|guess|said|says|told|asked|used to|last year|ago)\b|\bin (?:19|20)\d\d\b",
-    re.IGNORECASE,
+    @cached_property
+    def denied(self) -> frozenset[tuple[str, str, str]]:
+        """The identities and values of the facts that it denies."""
+        return frozenset((fact.fact_id, fact.key, fact.value.casefold()) for fact in self._found if fact.denied)
+
+    @cached_property
+    def others(self) -> tuple[bool, ...]:
+        """Whether it speaks of another person by each of the pronouns that tell persons apart."""
+        return tuple(not words.isdisjoint(self.words) for words in _FOREIGN)
+
+    @cached_property
+    def _found(self) -> Sequence[ExtractedFact]:
+        return find_facts(MessageText(MINED_ROLE, self.text, self.name), 0)
+
+
+class Statement:
+    """The sentences of a message; none of one that is long, or that says not everywhere how things are.
+
+    A look at `needed` and `offered` tells that most messages do not take the place of each other: the one that does
+    offers something that the other one needs.
+    """
+
+    def __init__(self, sentences: Sequence[Sentence]) -> None:
+        self.sentences = sentences
+        self.needed = frozenset(_list_needed(sentences[0]) if sentences else ())
+        self.offered = frozenset(mark for one in sentences for mark in _list_offered(one))
+
+
+_SENTENCE_END = re.compile(
+    r"\s(?:(?<=[.!]\s)(?<!\bMr\.\s)(?<!\bMrs\.\s)(?<!\bMs\.\s)(?<!\bDr\.\s)(?<!\bSt\.\s)(?<!\bProf\.\s)\s*|(?<=\n)\n*)"
 )
+_WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019-]*\w)?|,")
+# Words and phrases of sentences that do not state how things are now.
+_UNSURE = frozenset(
+    {"if", "unless", "whether", "would", "could", "might", "maybe", "perhaps", "probably", "should", "wish", "hope"}
+    | {"imagine", "suppose", "think", "thinks", "guess", "said", "says", "told", "asked", "ago"}
+)
+_NOT_NOW = re.compile(r"\b(?:may be|used to|last year|in (?:19|20)\d\d)\b")
 _ADDS = word_list("change", "adds")
 _CONTRACTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -91,7 +130,7 @@ _CONTRACTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "we'll": ("we", "will"),
     }
 )
-_ARTICLES = frozenset({"the", "a", "an"})
+_DROPPED = frozenset({"the", "a", "an", ","})
 _STRONG = (
     ("we", "changed", "our", "minds"),
     ("i", "changed", "my", "mind"),
@@ -111,6 +150,8 @@ _ENDS = (
 )
 _CEASES = frozenset({"stopped", "quit", "ceased"})
 _TAKES_BACK = (("instead", "of"), ("rather", "than"))
+_PHRASES = (*_STRONG, *_WEAK, *_ENDS, *_TAKES_BACK)
+_DROPPED_OF_NEGATED = _DROPPED | {"not", "never", "do", "does"} | _CEASES
 _SELF = frozenset({"i", "me", "my", "mine", "we", "us", "our", "ours"})
 _PRONOUNS = frozenset({"i", "we", "you", "he", "she", "they", "it"})
 _FOREIGN = (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}), frozenset({"they", "them", "their"}))
@@ -128,65 +169,93 @@ _CLOCK = re.compile(r"\d{1,2}[:.]\d\d|\d{1,2}(?:am|pm)|noon|midnight")
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "prof", "st"})
 _BEFORE_VALUE = _PLACED | _TITLES | {"to", "for", "from"}
 _COUNTED = frozenset({"number", "day", "date", "clock"})
-_CHANGED = re.compile(
-    r"\b(?:" + "|".join(" ".join(one) for one in (*_STRONG, *_WEAK, *_ENDS, *_TAKES_BACK)) + r"|stopped|quit|ceased)\b"
+_CHANGED = re.compile(r"\b(?:" + "|".join(map(" ".join, _PHRASES)) + r"|stopped|quit|ceased)\b")
+# A text without any of these words tells no change.
+_OF_CHANGE = _CEASES | {max(phrase, key=len) for phrase in _PHRASES}
+# Kinds of the facts of one value that a text with one of these words may state or deny; without any it tells none.
+_MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
+    dict.fromkeys(("live", "living"), ("home",))
+    | dict.fromkeys(("work", "working", "job"), ("work",))
+    | dict.fromkeys(("moved", "left", "quit", "resigned", "fired"), ("home", "work"))
+    | dict.fromkeys(("name", "called"), ("name",))
+    | dict.fromkeys(("favorite", "favourite"), ("favourite",))
+    | {"birthday": ("birthday",)}
 )
-# A text without any of these words states and denies no fact of one value.
-_MAY_STATE = re.compile(
-    r"\b(?:live|living|moved|work|working|job|left|quit|resigned|fired|birthday|name|called|favou?rite)\b",
-    re.IGNORECASE,
-)
+# Marks of sentences beside the kinds of their facts: what they begin and end with, that the later says a change, any.
+_BEGINS, _ENDS_ALIKE, _SAYS_CHANGE, _ANY = "begins", "ends", "says a change", "any"
+_NOTHING = Statement(())
 _KEPT_BEFORE = frozenset({"and", "because", "since", "while", "when", "where", "who", "which", "that", "as"})
 
 
-def read_sentences(text: str, name: str | None = None) -> tuple[Sentence, ...]:
-    """Return the sentences of a message by a speaker of this name; none for a text that is long or not all stated.
+def read_statement(text: str, name: str | None = None) -> Statement:
+    """Return what a message by a speaker of this name states.
 
     Takes time in proportion to the text, which is read up to MOST_CHARACTERS, never raises.
     """
     if len(text) > MOST_CHARACTERS or "?" in text or text.count(". ") + text.count("! ") > 2 * MOST_SENTENCES:
-        return ()
+        return _NOTHING
     parts = [part for part in _SENTENCE_END.split(text.strip()) if part]
-    if len(parts) > MOST_SENTENCES or _NOT_STATED.search(text):
-        return ()
-    return tuple(one for part in parts if (one := _read_sentence(part, name)) is not None)
+    if len(parts) > MOST_SENTENCES:
+        return _NOTHING
+    low = text.lower()
+    words = set(_WORD.findall(low))
+    if not _UNSURE.isdisjoint(words) or _NOT_NOW.search(low):
+        return _NOTHING
+    changed, tells = not _OF_CHANGE.isdisjoint(words), not words.isdisjoint(_MAY_TELL)
+    read = (_read_sentence(part, name, changed=changed, tells=tells) for part in parts)
+    return Statement([one for one in read if one is not None])
 
 
-def takes_place(later: Sequence[Sentence], earlier: Sequence[Sentence]) -> bool:
+def takes_place(later: Statement, earlier: Statement) -> bool:
     """Return whether a later message leaves nothing of an earlier one: each of its sentences has a successor."""
-    return bool(earlier) and all(any(_replaces(new, old) for new in later) for old in earlier)
+    return not earlier.needed.isdisjoint(later.offered) and all(
+        any(_replaces(new, old) for new in later.sentences) for old in earlier.sentences
+    )
 
 
-def _read_sentence(text: str, name: str | None) -> Sentence | None:
+def _list_needed(old: Sentence) -> Iterator[Hashable]:
+    """Yield what a sentence that takes the place of this one offers, one of them at least."""
+    yield from ((_BEGINS, old.words[:SOME]), (_ENDS_ALIKE, old.words[-SOME:]), _SAYS_CHANGE)
+    yield from old.kinds
+    if old.negated:
+        yield _ANY
+
+
+def _list_offered(new: Sentence) -> Iterator[Hashable]:
+    yield from ((_BEGINS, new.words[:SOME]), (_ENDS_ALIKE, new.words[-SOME:]), _ANY)
+    yield from new.kinds
+    if new.negated or new.taken_back or not _MOVES.isdisjoint(new.words):
+        yield _SAYS_CHANGE
+
+
+def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -> Sentence | None:
+    """Return a sentence; `changed` and `tells`: a word of change, or of a fact, is in it or in one beside it."""
     tokens = _TOKEN.findall(text)
     if not SOME <= len(tokens) <= MOST_WORDS:
         return None
     lows, names = _expand(tokens)
     taken, change, ended = list[str](), Change.NONE, False
-    if _CHANGED.search(" ".join(lows)):
+    if changed and _CHANGED.search(" ".join(lows)):
         taken, lows, names = _cut_taken_back(lows, names)
         ended = any(_find(lows, one) >= 0 for one in _ENDS) or bool(_CEASES.intersection(lows))
         change, lows, names = _drop_change(lows, names)
     negated = ended or "not" in lows or "never" in lows
     if negated:
         lows, names = _first_clause(lows, names)
-    dropped = {*_ARTICLES, ","} | ({"not", "never", "do", "does", *_CEASES} if negated else set())
-    kept = [(low, named) for low, named in zip(lows, names, strict=True) if named or low not in dropped]
-    facts = find_facts(MessageText("user", text, name), 0) if _MAY_STATE.search(text) else []
+    dropped = _DROPPED_OF_NEGATED if negated else _DROPPED
+    kept = [named or low not in dropped for low, named in zip(lows, names, strict=True)]
+    telling = _WORD.findall(text.lower()) if tells else ()
     return Sentence(
-        tuple(low for low, _ in kept),
-        tuple(named for _, named in kept),
+        tuple(compress(lows, kept)),
+        tuple(compress(names, kept)),
         Change.STRONG if taken else change,
         negated,
         ended,
         not _ADDS.isdisjoint(lows),
         tuple(taken),
-        {
-            (fact.fact_id, fact.key): fact.value.casefold()
-            for fact in facts
-            if fact.fact_id in _ONE_VALUED and not fact.denied
-        },
-        frozenset((fact.fact_id, fact.key, fact.value.casefold()) for fact in facts if fact.denied),
+        text,
+        name,
+        frozenset(kind for word in telling for kind in _MAY_TELL.get(word, ())),
     )
 
 
@@ -202,15 +271,26 @@ def _drop_change(lows: list[str], names: list[bool]) -> tuple[Change, list[str],
 
 def _expand(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
     lows, names = list[str](), list[bool]()
-    for place, token in enumerate(tokens):
-        low = token.lower().replace("\u2019", "'")
-        parts = _CONTRACTED.get(low) or ((low[:-3], "not") if low.endswith("n't") else (low,))
-        lows += parts
-        names += [place > 0 and token[0].isupper() and low not in _PRONOUNS] * len(parts)
+    for token in tokens:
+        low = token.lower()
+        named = bool(lows) and token[0].isupper() and low not in _PRONOUNS
+        if "'" in low or "\u2019" in low:
+            parts = _expand_contraction(low.replace("\u2019", "'"))
+            lows += parts
+            names += [named] * len(parts)
+        else:
+            lows.append(low)
+            names.append(named)
     return lows, names
 
 
+def _expand_contraction(low: str) -> Sequence[str]:
+    return _CONTRACTED.get(low) or ((low[:-3], "not") if low.endswith("n't") else (low,))
+
+
 def _find(lows: Sequence[str], phrase: Sequence[str]) -> int:
+    if phrase[0] not in lows:
+        return -1
     width = len(phrase)
     return next((at for at in range(len(lows) - width + 1) if tuple(lows[at : at + width]) == tuple(phrase)), -1)
 
@@ -245,11 +325,12 @@ def _replaces(new: Sentence, old: Sentence) -> bool:
     """Return whether a sentence takes the place of an earlier one of the same speaker."""
     if old.ended or (new.words == old.words and new.negated == old.negated):
         return False
-    if not new.denied.isdisjoint((*identity, value) for identity, value in old.facts.items()):
+    of_facts = not new.kinds.isdisjoint(old.kinds)
+    if of_facts and not new.denied.isdisjoint((*identity, value) for identity, value in old.facts.items()):
         return True
     if (new.adds and not new.ended) or _speaks_of_others(new, old):
         return False
-    if any(old.facts.get(identity, value) != value for identity, value in new.facts.items()):
+    if of_facts and any(old.facts.get(identity, value) != value for identity, value in new.facts.items()):
         return True
     return _takes_place_by_words(new, old)
 
@@ -266,7 +347,7 @@ def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
 
 def _speaks_of_others(new: Sentence, old: Sentence) -> bool:
     """Return whether one of the sentences is about another person by a pronoun than the other one."""
-    return any(words.isdisjoint(new.words) != words.isdisjoint(old.words) for words in _FOREIGN)
+    return new.others != old.others
 
 
 def _denies(new: Sentence, old: Sentence) -> bool:

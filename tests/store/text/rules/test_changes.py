@@ -7,13 +7,13 @@ from itertools import permutations
 import pytest
 
 from deploy.lab.bench.quality.changes import FILE
-from store.text.rules.changes import MOST_CHARACTERS, read_sentences, takes_place
+from store.text.rules.changes import MOST_CHARACTERS, read_statement, takes_place
 
 TALKS = tomllib.loads(FILE.read_text(encoding="utf-8"))["talks"]
 
 
 def replaces(later: str, earlier: str) -> bool:
-    return takes_place(read_sentences(later), read_sentences(earlier))
+    return takes_place(read_statement(later), read_statement(earlier))
 
 
 def list_pairs(talk: object, kind: str) -> Iterator[Sequence[str]]:
@@ -40,7 +40,7 @@ def test_no_statement_takes_the_place_of_one_on_another_subject() -> None:
     for talk in TALKS:
         rows = [[*pair] for pair in list_pairs(talk, "changes")]
         rows += [[*pair[:2]] for pair in list_pairs(talk, "parallel") if len(pair) == 2]
-        read = [[read_sentences(one) for one in row] for row in rows]
+        read = [[read_statement(one) for one in row] for row in rows]
         wrong = [
             (later, earlier)
             for one, other in permutations(range(len(rows)), 2)
@@ -98,5 +98,6 @@ def test_what_does_not(earlier: str, later: str) -> None:
 
 
 def test_a_long_text_and_nothing_have_no_sentences() -> None:
-    assert read_sentences("") == read_sentences("a " * MOST_CHARACTERS) == ()
-    assert not takes_place((), ())
+    assert not read_statement("").sentences
+    assert not read_statement("a " * MOST_CHARACTERS).sentences
+    assert not takes_place(read_statement(""), read_statement(""))
