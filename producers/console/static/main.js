@@ -6,15 +6,22 @@ import { Named } from "./core/format.js";
 import { linkTo, showContent, useAddress, useContentShown } from "./core/hooks.js";
 import { Chip, Empty, Failure, Guarded, Loading, Page } from "./core/parts.js";
 import { LANGUAGES, chooseLanguage, language, t } from "./core/texts.js";
+import { Audit } from "./pages/audit.js";
 import { Bank } from "./pages/bank.js";
+import { Doctor } from "./pages/doctor.js";
+import { Erasure } from "./pages/erasure.js";
 import { Job } from "./pages/job.js";
 import { Memory } from "./pages/memory.js";
 import { Now } from "./pages/now.js";
+import { Operate } from "./pages/operate.js";
 import { People } from "./pages/people.js";
 import { Person } from "./pages/person.js";
 import { Recall } from "./pages/recall.js";
 import { Session } from "./pages/session.js";
+import { Settings } from "./pages/settings.js";
 import { KeyNeeded, SignIn, takeLink } from "./pages/sign_in.js";
+import { Targets } from "./pages/targets.js";
+import { Tenant } from "./pages/tenant.js";
 import { Turn } from "./pages/turn.js";
 import { Unit } from "./pages/unit.js";
 import { Work } from "./pages/work.js";
@@ -35,8 +42,15 @@ const PAGES = {
   work: { view: Work, under: "work", needs: "operator", stays: true },
   job: { view: Job, under: "work", needs: "operator" },
   now: { view: Now, under: "now", needs: "operator" },
+  operate: { view: Operate, under: "operate", needs: "operator" },
+  tenant: { view: Tenant, under: "operate", needs: "operator" },
+  targets: { view: Targets, under: "operate", needs: "operator", stays: true },
+  audit: { view: Audit, under: "operate", needs: "operator", stays: true },
+  settings: { view: Settings, under: "operate", needs: "operator" },
+  doctor: { view: Doctor, under: "operate", needs: "operator" },
+  erasure: { view: Erasure, under: "operate", needs: "tenant" },
 };
-const NAVIGATION = ["memory", "recall", "people", "work", "now"];
+const NAVIGATION = ["memory", "recall", "people", "work", "now", "operate"];
 const THEME = "afterturn.theme";
 const THEMES = ["auto", "light", "dark"];
 

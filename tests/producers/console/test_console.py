@@ -1,13 +1,11 @@
 """The console in a real browser: memory is read and repaired, a recall is explained, and nothing foreign gets in."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
 import httpx
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser
 from starlette.responses import HTMLResponse
 
@@ -17,40 +15,11 @@ from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.operator_keys import OperatorKeys
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
-from tests.producers.console.browser import Visitor, open_browser, serve, visit
+from tests.producers.console.browser import Visitor, serve, visit
+from tests.producers.console.said import remember
 from tests.workers.targets import hand_to
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    async with open_browser() as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def url(world: World) -> AsyncIterator[str]:
-    async with serve(world.app) as served:
-        yield served
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def visitor(browser: Browser, url: str) -> AsyncIterator[Visitor]:
-    async with visit(browser, url) as one:
-        yield one
-
-
-async def remember(tenant: Tenant, *texts: str, session: str = "monday", bank: str = "default") -> list[str]:
-    """Store a turn for each text; returns the ids of the units."""
-    units = []
-    for text in texts:
-        name = uuid4().hex[:6]
-        said = {"bank": bank, "session_id": session, "turn_id": name, "messages": [{"role": "user", "content": text}]}
-        assert (await tenant.http.post("/api/v1/turns", json=said)).status_code == 201
-        shown = await tenant.http.get(f"/api/v1/turns/{session}/{name}", params={"bank": bank})
-        units += [one["unit_id"] for one in shown.json()["messages"]]
-    return units
 
 
 async def test_a_person_walks_from_the_sign_in_to_why_an_answer_came_first(ana: Tenant, visitor: Visitor) -> None:

@@ -85,6 +85,10 @@ export const listUsers = (query) => call("GET", `${V1}/users`, { query });
 export const getProfile = (query) => call("GET", `${V1}/profile`, { query });
 export const recall = (body) => call("POST", `${V1}/recall`, { body });
 
+export const previewErasure = (body) => call("POST", `${V1}/erasures/preview`, { body });
+export const createErasure = (body) => call("POST", `${V1}/erasures`, { body });
+export const getErasure = (id) => call("GET", `${V1}/erasures/${encodeURIComponent(id)}`);
+
 const OPERATOR = `${V1}/operator`;
 export const getHealth = () => call("GET", "/health/ready", { accept: [503] });
 export const getStatus = () => call("GET", `${OPERATOR}/status`);
@@ -95,3 +99,16 @@ export const countJobs = (query) => call("GET", `${OPERATOR}/jobs/count`, { quer
 export const getJob = (id, tenant) => call("GET", `${OPERATOR}/jobs/${encodeURIComponent(id)}`, { query: { tenant } });
 export const changeJobs = (body) => call("POST", `${OPERATOR}/jobs`, { body });
 export const settleDelivery = (id, body) => call("POST", `${OPERATOR}/jobs/${encodeURIComponent(id)}/settle`, { body });
+export const getTenant = (id) => call("GET", `${OPERATOR}/tenants/${encodeURIComponent(id)}`);
+export const listKeys = (tenant) => call("GET", `${OPERATOR}/keys`, { query: { tenant } });
+export const createKey = (body) => call("POST", `${OPERATOR}/keys`, { body });
+export const rotateKey = (id, body) => call("POST", `${OPERATOR}/keys/${encodeURIComponent(id)}/rotate`, { body });
+export const revokeKey = (id, tenant) => call("DELETE", `${OPERATOR}/keys/${encodeURIComponent(id)}`, { query: { tenant } });
+export const getQuotas = (tenant) => call("GET", `${OPERATOR}/quotas`, { query: { tenant } });
+export const setQuota = (body) => call("PUT", `${OPERATOR}/quotas`, { body });
+export const listTargets = (query) => call("GET", `${OPERATOR}/targets`, { query });
+export const setTarget = (body) => call("PUT", `${OPERATOR}/targets`, { body });
+export const unsetTarget = (query) => call("DELETE", `${OPERATOR}/targets`, { query });
+export const listCalls = (query) => call("GET", `${OPERATOR}/audit`, { query });
+export const getSettings = () => call("GET", `${OPERATOR}/settings`);
+export const checkInstallation = () => call("GET", `${OPERATOR}/doctor`);

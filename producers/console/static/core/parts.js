@@ -100,7 +100,7 @@ export const Table = ({ columns, rows, label }) => html`<table aria-label=${labe
   </tbody>
 </table>`;
 
-export const Tabs = ({ items, now }) => html`<nav class="tabs" aria-label=${now}>
+export const Tabs = ({ items, now, label }) => html`<nav class="tabs" aria-label=${label}>
   ${items.map(
     ({ id, text, to }) => html`<a href=${to} aria-current=${id === now ? "page" : undefined}>${text}</a>`,
   )}

@@ -24,7 +24,7 @@ export function Bank({ query: { bank = "default", view = "sessions" } }) {
     crumbs=${[{ text: t("nav.memory"), to: linkTo("memory") }]}
     beside=${html`<a class="button primary" href=${linkTo("recall", { bank })}>${t("bank.ask")}</a>`}
   >
-    <${Tabs} items=${tabs} now=${view} />
+    <${Tabs} label=${t("banks.name")} items=${tabs} now=${view} />
     ${view === "units"
       ? html`<${Gate}><${UnitList} bank=${bank} /><//>`
       : html`<${SessionList} bank=${bank} />`}

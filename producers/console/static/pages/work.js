@@ -2,6 +2,7 @@
 
 import { html, useRef, useState } from "../vendor/htm-preact.js";
 import { changeJobs, countJobs, listJobs, listTenants } from "../core/api.js";
+import { Filters, readFilter } from "../core/filters.js";
 import { Said, age, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Empty, Loaded, Page, Paged, Status, Table } from "../core/parts.js";
@@ -18,7 +19,7 @@ const CHOICES = {
 const TENANTS = 200;
 
 export function Work({ query }) {
-  const filter = Object.fromEntries(FILTERS.filter((name) => query[name]).map((name) => [name, query[name]]));
+  const filter = readFilter(query, FILTERS);
   const [open, setOpen] = useState(null);
   const [said, say] = useState("");
   const [round, setRound] = useState(0);
@@ -33,7 +34,7 @@ export function Work({ query }) {
       : [];
   const empty = html`<${Empty} title=${t("work.empty")} help=${t("work.empty.help")} />`;
   return html`<${Page} title=${t("work.title")} lead=${t("work.lead")}>
-    <${Filters} filter=${filter} />
+    <${WorkFilters} filter=${filter} />
     ${said && html`<p class="toast" role="status">${said}</p>`}
     <div class="actions start spaced">
       <${Count} filter=${filter} key=${`${JSON.stringify(filter)}${round}`} />
@@ -59,35 +60,22 @@ function describe(job, setOpen) {
   ];
 }
 
-/** The filters in force as chips, and the fields that set them. Both stand there, too, when nothing matches. */
-function Filters({ filter }) {
+/** The filters of work; a bank is one of its tenant. */
+function WorkFilters({ filter }) {
   const tenants = useLoad(() => listTenants({ limit: TENANTS }), []);
-  const put = (name, value) => (location.hash = linkTo("work", { ...filter, [name]: value }));
-  const choice = (name) => html`<div>
-    <label for=${name}>${t(`work.${name}`)}</label>
-    <select id=${name} value=${filter[name] || ""} onChange=${(event) => put(name, event.target.value)}>
-      <option value="">${t("work.any")}</option>
-      ${CHOICES[name].map((value) => html`<option value=${value}>${name === "status" ? t(`status.${value}`) : value}</option>`)}
-    </select>
-  </div>`;
-  // A field keeps what is being typed when the page is drawn anew, and begins anew when its filter has changed.
-  const field = (name, more = {}) => html`<div>
-    <label for=${name}>${t(`work.${name}`)}</label>
-    <input id=${name} key=${filter[name]} defaultValue=${filter[name] || ""} onChange=${(event) => put(name, event.target.value.trim())} ...${more} />
-  </div>`;
-  const set = Object.entries(filter);
-  return html`<form class="card" aria-label=${t("work.filters")} onSubmit=${(event) => event.preventDefault()}>
-    <div class="fields dense">
-      ${choice("status")} ${choice("stage")} ${field("tenant", { list: "tenants" })}
-      ${field("bank", { disabled: !filter.tenant })} ${field("category")} ${field("older_than_s", { type: "number", min: 0 })}
-      <datalist id="tenants">${(tenants.value?.tenants || []).map((one) => html`<option value=${one.name}></option>`)}</datalist>
-    </div>
-    ${set.length > 0 &&
-    html`<p class="chips">
-      ${set.map(([name, value]) => html`<a class="chip accent" href=${linkTo("work", without(filter, name))}
-        aria-label=${t("work.remove", { name: t(`work.${name}`) })}>${t(`work.${name}`)}: <${Said} text=${value} most=${60} /> ×</a> `)}
-    </p>`}
-  </form>`;
+  const choice = (name, text) => ({ name, label: t(`work.${name}`), options: CHOICES[name].map((value) => [value, text(value)]) });
+  const field = (name, input = {}) => ({ name, label: t(`work.${name}`), input });
+  const fields = [
+    choice("status", (value) => t(`status.${value}`)),
+    choice("stage", (value) => value),
+    field("tenant", { list: "tenants" }),
+    field("bank", { disabled: !filter.tenant }),
+    field("category"),
+    field("older_than_s", { type: "number", min: 0 }),
+  ];
+  return html`<${Filters} page="work" label=${t("work.filters")} filter=${filter} fields=${fields} drop=${without}>
+    <datalist id="tenants">${(tenants.value?.tenants || []).map((one) => html`<option value=${one.name}></option>`)}</datalist>
+  <//>`;
 }
 
 // A bank is one of its tenant, so it goes with it.

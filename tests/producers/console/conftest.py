@@ -1,0 +1,27 @@
+"""A browser for all tests of the console, the API that it visits, and a person at a page."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from tests.producers.conftest import World
+from tests.producers.console.browser import Visitor, open_browser, serve, visit
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with open_browser() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def url(world: World) -> AsyncIterator[str]:
+    async with serve(world.app) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visitor(browser: Browser, url: str) -> AsyncIterator[Visitor]:
+    async with visit(browser, url) as one:
+        yield one
