@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+#: Objects made, passes over these, and passes over those that outlived one, after which the next pass comes.
+COLLECTED_AFTER = 10_000, 10, 50
 # The process id of the connection's backend, and our port of that connection.
 BACKEND_OF_CONNECTION = "select pg_backend_pid(), inet_client_port()"
 
@@ -22,9 +24,14 @@ def forbid_core_dumps() -> None:
 
 
 def freeze_loaded_objects() -> None:
-    """Exempt all objects loaded so far from garbage collection, whose full passes would delay every answer."""
+    """Exempt all objects loaded so far from garbage collection, and let its passes over newer ones come seldom.
+
+    A pass stops every thread: 50 ms for the objects of a few long texts. Python makes full ones twice a second where
+    many objects are made, since it compares with the number of old ones, of which few are left here.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def lower_priority(nice: int) -> None:

@@ -1,4 +1,4 @@
-"""Limits of a request: size and time of its body, time of its answer, concurrency of its address.
+"""Limits of a request: size and time of its body, time of its answer, concurrency and unknown keys of its address.
 
 Times are totals, so that one byte now and then keeps nothing open. The head of a request is the HTTP server's to limit.
 """
@@ -20,6 +20,8 @@ from producers.settings import ApiSettings
 PIECE = 65_536
 #: After how long a client with too many unfinished requests may come again, in seconds.
 RETRY_AFTER_S = 1
+#: Answers of 401 that an address gets at once in each window of WINDOW_S seconds; later ones come LATE_S seconds late.
+FREE_REFUSALS, WINDOW_S, LATE_S = 32, 1.0, 1.0
 #: Bits of an IPv6 address that identify a client, who usually has a whole network of addresses.
 IPV6_PREFIX = 64
 
@@ -108,6 +110,26 @@ class Unfinished:
             self._of[address] -= 1
             if not self._of[address]:
                 del self._of[address]
+
+
+class UnknownCallers:
+    """Delays answers to an address that offers one unknown key after the other: each costs a query."""
+
+    def __init__(self, trusted: Sequence[Network]) -> None:
+        """Count by the client's address, which proxies in `trusted` name."""
+        self._trusted = trusted
+        self._of: Counter[str] = Counter()
+        self._begun = 0.0
+
+    async def hold_back(self, scope: Scope) -> None:
+        """Count an answer of 401; wait before it is sent if its address got too many."""
+        now, address = asyncio.get_running_loop().time(), read_client_address(scope, self._trusted)
+        if now - self._begun >= WINDOW_S:
+            self._of.clear()
+            self._begun = now
+        self._of[address] += 1
+        if self._of[address] > FREE_REFUSALS:
+            await asyncio.sleep(LATE_S)
 
 
 def find_limit(path: str, settings: ApiSettings) -> int:

@@ -16,7 +16,7 @@ from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.host_names import is_address, split_port
 from producers.http import error_responses
-from producers.http.limits import RequestBody, ResponseSender, Unfinished, find_limit, too_large
+from producers.http.limits import RequestBody, ResponseSender, Unfinished, UnknownCallers, find_limit, too_large
 from producers.http.request_trace import describe_request, trace_request
 from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
@@ -30,7 +30,7 @@ REQUEST_ID = "afterturn.request_id"
 #: Paths that are asked for by address, and ports that a URL leaves out.
 PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
 IMPLIED_PORTS = ("80", "443")
-FIRST_REFUSAL = 400
+FIRST_REFUSAL, UNAUTHENTICATED = 400, 401
 #: The response header that hides which HTTP server is used.
 SERVER = (b"server", b"afterturn")
 #: The scope's key of the function that takes a slot: `await scope[ENTER](host_id, weight)`.
@@ -64,6 +64,7 @@ class CallMiddleware:
         self._recorder = recorder
         self._settings = settings
         self._unfinished = Unfinished(settings.max_unfinished_per_address, settings.trusted_proxies)
+        self._unknown = UnknownCallers(settings.trusted_proxies)
         # On a loopback address only this machine's own names are accepted, against DNS rebinding: a foreign name that
         # was made to point here. On other addresses the operator lists the names.
         self._own_names_only = is_loopback(settings.host) or bool(settings.allowed_hosts)
@@ -80,7 +81,7 @@ class CallMiddleware:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair)
+        request = _HttpRequest(scope, ResponseSender(send, self._settings), self._fair, self._unknown)
         try:
             with self._unfinished.one_more(scope), act_as_service():
                 self._admit(scope)
@@ -123,10 +124,11 @@ class CallMiddleware:
 class _HttpRequest:
     """One request: its id, duration, slot and outcome."""
 
-    def __init__(self, scope: Scope, send: Send, fair: FairQueue) -> None:
+    def __init__(self, scope: Scope, send: Send, fair: FairQueue, unknown: UnknownCallers) -> None:
         self._scope = scope
         self._send = send
         self._fair = fair
+        self._unknown = unknown
         self._slot: Slot | None = None
         self._start = time.perf_counter()
         self._uuid = uuid4()
@@ -155,6 +157,8 @@ class _HttpRequest:
         if message["type"] == "http.response.start":
             self.leave()
             self._status = message["status"]
+            if self._status == UNAUTHENTICATED:
+                await self._unknown.hold_back(self._scope)
             message["headers"] += ((b"x-request-id", self._id.encode()), SERVER)
         elif self._slot is not None:
             self._slot.charge(len(message.get("body", b"")))

@@ -15,11 +15,12 @@ def run_as_service() -> Iterator[None]:
 
     Otherwise a full garbage collection takes 0.1 s, for which all running calls wait.
     """
-    before = sys.getswitchinterval()
+    before, collected = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(THREAD_SWITCH_S)
     freeze_loaded_objects()
     try:
         yield
     finally:
         gc.unfreeze()
+        gc.set_threshold(*collected)
         sys.setswitchinterval(before)

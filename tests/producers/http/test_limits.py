@@ -10,10 +10,14 @@ from starlette.types import Message
 
 from producers.errors import Overloaded, TooLarge, TooSlow
 from producers.http.limits import (
+    FREE_REFUSALS,
+    LATE_S,
     PIECE,
+    WINDOW_S,
     RequestBody,
     ResponseSender,
     Unfinished,
+    UnknownCallers,
     compute_time_limit,
     read_client_address,
 )
@@ -139,6 +143,27 @@ def test_an_address_has_so_many_unfinished_requests_and_each_that_ends_makes_roo
         with unfinished.one_more(one):
             pass
     assert not unfinished._of
+
+
+async def test_an_address_that_offers_one_unknown_key_after_the_other_is_answered_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        late.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    unknown = UnknownCallers(())
+    for _ in range(FREE_REFUSALS):
+        await unknown.hold_back(of("192.0.2.1"))
+    await unknown.hold_back(of("192.0.2.2"))
+    assert late == []
+    await unknown.hold_back(of("192.0.2.1"))
+    assert late == [LATE_S]
+    unknown._begun -= WINDOW_S
+    await unknown.hold_back(of("192.0.2.1"))
+    assert late == [LATE_S]
 
 
 @pytest.mark.parametrize(
