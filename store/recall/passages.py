@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from store.off_loop import give_way, iterate_giving_way
 from store.text.word_rules import strip_accents
 
 #: The size of a passage, and that of one of the later passages of an answer, of which more fit so.
@@ -59,7 +60,7 @@ def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iter
     """Yield the sentences of a text in order; a sentence longer than `room` is yielded in pieces of at most `room`."""
     found = sorted(_find_words(text, weights))
     at = 0
-    for begin, end in _split_sentences(text, room):
+    for begin, end in iterate_giving_way(_split_sentences(text, room)):
         first = at
         while at < len(found) and found[at][0] < end:
             at += 1
@@ -85,6 +86,7 @@ def _find_words(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, 
     if len(plain) != len(text):
         plain = lower if len(lower) == len(text) else text
     for stem in filter(None, weights):
+        give_way()
         begins = stem.removesuffix("i") or stem  # "happi" is the stem of "happy"
         anywhere, at = not begins.isascii(), plain.find(begins)
         while at >= 0:

@@ -1,5 +1,6 @@
 """Runs the time arm: prefers units that were said in the time that a question names, or that mention this time."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -36,6 +37,10 @@ TEXTS = 32
 CHARACTERS = 1000
 #: A text is searched only for asked times that are within this time of when it was said.
 ABOUT = timedelta(days=400)
+#: Most texts of which the times are kept, 4 KiB each at most: the same units are candidates of one question after the
+#: other. They are known by digests, so that no content stays.
+TEXTS_KEPT = 2048
+_KNOWN: dict[tuple[bytes, datetime], tuple[Numbers, Numbers]] = {}
 
 
 def _select_said() -> Select[UUID]:
@@ -152,12 +157,22 @@ def mentions_time(content: str, at: datetime, times: Sequence[TimeSpan]) -> bool
     """Return whether a text, said at this moment, mentions one of the times, but not by a much longer time."""
     begins, ends = _time_bounds(times)
     near = np.minimum(np.abs(begins - at.timestamp()), np.abs(ends - at.timestamp())) < ABOUT.total_seconds()
-    told = find_spans(content, at) if near.any() else []
-    if not told:
+    told, told_ends = _read_bounds(content, at) if near.any() else _time_bounds(())
+    if not told.size:
         return False
-    begins, ends, (theirs, end_theirs) = begins[near], ends[near], (bound[:, None] for bound in _time_bounds(told))
+    begins, ends, theirs, end_theirs = begins[near], ends[near], told[:, None], told_ends[:, None]
     longest = 2 * np.maximum(ends - begins, DAY.total_seconds())
     return bool(np.any((theirs < ends) & (begins < end_theirs) & (end_theirs - theirs <= longest)))
+
+
+def _read_bounds(content: str, at: datetime) -> tuple[Numbers, Numbers]:
+    """Return the bounds of the times that a text names; those of a text that was read lately are known."""
+    key = hashlib.blake2b(content.encode(), digest_size=16).digest(), at
+    if (known := _KNOWN.get(key)) is None:
+        if len(_KNOWN) >= TEXTS_KEPT:
+            _KNOWN.clear()
+        known = _KNOWN[key] = _time_bounds(find_spans(content, at))
+    return known
 
 
 def _time_bounds(times: Sequence[TimeSpan]) -> tuple[Numbers, Numbers]:

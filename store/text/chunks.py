@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from store.off_loop import iterate_giving_way
+
 #: Characters of a chunk, about as many as the sentence model reads.
 CHUNK_CHARACTERS = 900
 
@@ -44,7 +46,7 @@ def _split_paragraph(paragraph: str, most: int) -> list[str]:
 def _split_text(end: re.Pattern[str], text: str) -> Iterator[str]:
     """Yield what `end.split` returns, piece by piece: within its one call no other thread runs."""
     at = 0
-    for match in end.finditer(text):
+    for match in iterate_giving_way(end.finditer(text)):
         yield text[at : match.start()]
         at = match.end()
     yield text[at:]

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+from store.off_loop import give_way, iterate_giving_way
 from store.text.credential_forms import CredentialForm, read_forms
 
 #: Fewest characters of a caller's own key that is searched for; a shorter one would match ordinary words. No form of a
@@ -94,11 +95,11 @@ def _find_broken(text: str, own_keys: Iterable[str]) -> list[SecretSpan]:
     """Return the tokens of known length, and own keys, that a line end breaks in two or more."""
     if "\n" not in text and "\\n" not in text:
         return []
-    breaks = [match.span() for match in _BREAK.finditer(text)]
+    breaks = [match.span() for match in iterate_giving_way(_BREAK.finditer(text))]
     found = _find_joined(text, breaks, own_keys)
     # A sign at the beginning of a line may be the token's own.
     if any(text[end - 1] in "+-" for _, end in breaks):
-        kept = [match.span() for match in _SIGN_KEPT.finditer(text)]
+        kept = [match.span() for match in iterate_giving_way(_SIGN_KEPT.finditer(text))]
         found = _merge_secrets(found, _find_joined(text, kept, own_keys))
     return found
 
@@ -108,7 +109,8 @@ def _find_joined(text: str, spans: list[tuple[int, int]], own_keys: Iterable[str
     if not spans:
         return []
     # Not by `sub`, during which no other thread runs.
-    joined = "".join([text[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans, (len(text), 0)])])
+    around = pairwise([(0, 0), *spans, (len(text), 0)])
+    joined = "".join([text[end:start] for (_, end), (start, _) in iterate_giving_way(around)])
     lowered = joined.lower()
     rules = [*_own_rules(joined, own_keys), *(rule for rule in _EXACT if rule.hint in lowered)]
     places = _JoinedPlaces(spans)
@@ -163,6 +165,7 @@ def _iterate_matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[s
     """
     at, sight = 0, WINDOW
     while at < len(text):
+        give_way()
         end = min(at + sight, len(text))
         found = pattern.search(text, at, end)
         if end < len(text) and (found is None or found.start() > end - LONGEST):

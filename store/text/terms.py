@@ -11,6 +11,7 @@ from itertools import chain, groupby, islice, pairwise
 
 import Stemmer
 
+from store.off_loop import cut_at_spaces, iterate_giving_way
 from store.text.normal_forms import MARK, normalise_text
 from store.text.stopwords import STOP_WORDS
 from store.text.word_rules import AUTO, FIRST, WordRules, rules_of
@@ -80,10 +81,21 @@ def analyse_text(text: str, rules: WordRules = _AUTO) -> Terms:
 
 def _find_identifiers(text: str, rules: WordRules) -> list[str]:
     """Return the identifiers of joined pieces, as they stand, and the words of those written like "userName"."""
-    odd = [word for word in text.split() if not (word.islower() or word.istitle()) or not word.isalpha()]
-    marked = (word for word in odd if not _JOINTS.isdisjoint(word) and _MARKED.search(word))
+    odd = [
+        word
+        for part in cut_at_spaces(text)
+        for word in part.split()
+        if not (word.islower() or word.istitle()) or not word.isalpha()
+    ]
+    marked = (word for word in iterate_giving_way(odd) if not _JOINTS.isdisjoint(word) and _MARKED.search(word))
     joined = [one.casefold() for word in marked for one in _JOINED.findall(word) if _MARKED.search(one)]
-    humped = [one for word in odd if _HUMP.search(word) for one in _ASCII_WORD.findall(word) if _HUMP.search(one)]
+    humped = [
+        one
+        for word in iterate_giving_way(odd)
+        if _HUMP.search(word)
+        for one in _ASCII_WORD.findall(word)
+        if _HUMP.search(one)
+    ]
     return [*joined, *_cut_ascii(" ".join(map(_split_humps, humped)), rules)] if humped else joined
 
 
@@ -121,14 +133,17 @@ def split_words(text: str) -> list[str]:
 
 
 def _cut_ascii(text: str, rules: WordRules) -> list[str]:
-    pieces = _ASCII_PIECE.findall(text)
-    return _stem_pieces(pieces) if rules.english else _cut_pieces(pieces, rules)
+    words: list[str] = []
+    for part in cut_at_spaces(text):
+        pieces = _ASCII_PIECE.findall(part)
+        words += _stem_pieces(pieces) if rules.english else _cut_pieces(pieces, rules)
+    return words
 
 
 def _cut_unicode(text: str, rules: WordRules) -> list[str]:
     words: list[str] = []
     for unspaced, run in groupby(_PIECE.finditer(text), key=_is_unspaced):
-        pieces = [match.group() for match in run]
+        pieces = [match.group() for match in iterate_giving_way(run)]
         if unspaced:
             words += chain.from_iterable(map(_character_pieces, pieces))
         else:

@@ -1,5 +1,6 @@
 """Work on long texts leaves the event loop, whatever brings them: who else is served does not wait for it."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from store import off_loop
 from store.derived import postings
 from store.memory import documents, offered_turns
 from store.recall import meaning, pool, preparation, recaller
+from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant
 
 PARAGRAPH = "The boiler is serviced in May, and its key hangs behind the green door. "
@@ -40,6 +42,35 @@ def places() -> Places:
 async def say(ana: Tenant, turn_id: str, content: str) -> None:
     turn = {"session_id": "s", "turn_id": turn_id, "messages": [{"role": "user", "content": content}]}
     assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+
+
+async def test_work_in_a_thread_goes_on_when_the_loop_has_done_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(off_loop, "TURN_S", 0.0)
+    begun, done = threading.Event(), list[int]()
+
+    def work() -> int:
+        for nth in range(1_000):
+            done.append(nth)
+            begun.set()
+            off_loop.give_way()
+        return len(done)
+
+    working = asyncio.create_task(off_loop.run_off_loop(off_loop.LONG_CHARACTERS, work))
+    await asyncio.sleep(0)
+    assert begun.wait(PATIENCE_S)  # the loop itself waits here
+    before = len(done)
+    threading.Event().wait(0.05)
+    assert (before, len(done)) == (1, 1)
+    assert await working == 1_000
+
+
+@pytest.mark.parametrize("size", [0, 10, off_loop.PIECE, 3 * off_loop.PIECE])
+def test_pieces_of_a_text_are_the_text_and_end_at_spaces(size: int) -> None:
+    text = ("word " * size)[:size]
+    pieces = list(off_loop.cut_at_spaces(text))
+    assert "".join(pieces) == text
+    assert all(piece.startswith(" ") for piece in pieces[1:])
+    assert len(pieces) == max(1, -(-size // (off_loop.PIECE + len("word "))))
 
 
 @pytest.mark.parametrize("text, in_loop", [(PARAGRAPH, True), (LONG, False)], ids=["short", "long"])

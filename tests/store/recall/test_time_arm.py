@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.recall import time_arm
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import Explanation
@@ -136,3 +137,22 @@ async def test_where_no_time_is_asked_for_the_arm_of_times_says_nothing(memory: 
     assert all("time" not in item.arms for item in answer.items)
     without = await memory.ask("What about the pond?", without=["time"])
     assert [item.unit_id for item in answer.items] == [item.unit_id for item in without.items]
+
+
+def test_the_times_of_a_text_are_read_once_and_its_words_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+
+    def note(text: str, at: datetime) -> list[TimeSpan]:
+        read.append(text)
+        return find_spans(text, at)
+
+    monkeypatch.setattr(time_arm, "find_spans", note)
+    monkeypatch.setattr(time_arm, "_KNOWN", {})
+    text = "In May we went to a quiet lake"
+    for at in (MAY.end, MAY.end, MAY.end + DAY):
+        assert mentions_time(text, at, [MAY])
+    assert read == [text, text]
+    assert "lake" not in repr(time_arm._KNOWN)
+    monkeypatch.setattr(time_arm, "TEXTS_KEPT", 1)
+    assert mentions_time(f"{text}.", MAY.end, [MAY])
+    assert len(time_arm._KNOWN) == 1
