@@ -24,7 +24,7 @@ from producers.service.redacting import Redactor
 from producers.service.single_memories import MemoryBody
 from producers.service.turns import limit_metadata, limit_text
 from producers.service.units import Revisions
-from producers.service.wire import Done, RequestModel, WireModel
+from producers.service.wire import RequestModel, WireModel
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from store import identity
@@ -85,21 +85,6 @@ class PortalCommandBody(RequestModel):
         "action": "retainAgentMemoryUnit",
         "version": VERSION,
         "data": CommandBody.EXAMPLE["data"],
-    }
-
-
-class CommandReceipt(Done):
-    """The command is durable, and what it changed is readable."""
-
-    action: str = Field(description="name of the action")
-    result: dict[str, str | int | bool] = Field(
-        description="ids of the log by the action's field names, and the new version where it has one"
-    )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "ok": True,
-        "action": "retainAgentMemoryUnit",
-        "result": {"unitId": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20", "identifiedBy": "key", "position": 46},
     }
 
 

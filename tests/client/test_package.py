@@ -27,7 +27,7 @@ def test_a_module_needs_python_and_httpx_alone(path: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level
             needed.add(str(node.module).partition(".")[0])
-    extra = {"redis"} if path.name == "publisher.py" else set()
+    extra = {"publisher.py": {"redis"}, "direct_pg.py": {"asyncpg"}}.get(path.name, set())
     assert needed <= {*sys.stdlib_module_names, "httpx", "afterturn_client"} | extra
 
 

@@ -2,16 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 import httpx
 
-from afterturn_client import answers, calls, lists, memories
+from afterturn_client import answers, calls, lists, memories, queries
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
+from afterturn_client.commands import run_command
+from afterturn_client.contract.banks import BankDetails, DirectiveDetails
+from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
+from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.units import Unit
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
@@ -163,6 +168,76 @@ class AsyncAfterturn:
     ) -> lists.Page[lists.ListedReflection]:
         """List a bank's reflections, the newest first; `cursor` is that of the previous page."""
         return await self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
+
+    async def list_entities(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> EntityPage:
+        """List a bank's entities by id; `cursor` is that of the previous page."""
+        return await self._run(queries.list_entities(self._target.place(bank), cursor, limit))
+
+    async def get_entity(self, entity_id: str | UUID, *, bank: str | None = None) -> Entity:
+        """Return one entity with its version. Raises NotFoundError."""
+        return await self._run(queries.get_entity(self._target.place(bank), entity_id))
+
+    async def list_mentions(
+        self,
+        *,
+        unit_id: str | UUID | None = None,
+        entity_id: str | UUID | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+    ) -> MentionPage:
+        """List which units mention which entities, those of one unit or entity where it is named."""
+        return await self._run(queries.list_mentions(self._target.place(bank), unit_id, entity_id, cursor, limit))
+
+    async def list_cooccurrences(
+        self,
+        *,
+        entity_id: str | UUID | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+    ) -> CooccurrencePage:
+        """List pairs of entities that units mention together, those with one entity where it is named."""
+        return await self._run(queries.list_cooccurrences(self._target.place(bank), entity_id, cursor, limit))
+
+    async def list_links(
+        self,
+        *,
+        unit_id: str | UUID | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+    ) -> LinkPage:
+        """List links between units, those from and to one unit where it is named."""
+        return await self._run(queries.list_links(self._target.place(bank), unit_id, cursor, limit))
+
+    async def get_link(
+        self, from_unit_id: str | UUID, to_unit_id: str | UUID, link_type: str, *, bank: str | None = None
+    ) -> UnitLink:
+        """Return one link with its version. Raises NotFoundError."""
+        return await self._run(queries.get_link(self._target.place(bank), from_unit_id, to_unit_id, link_type))
+
+    async def get_bank(self, *, bank: str | None = None) -> BankDetails:
+        """Return a bank with its id, settings and version. Raises NotFoundError."""
+        return await self._run(queries.get_bank(self._target.place(bank)))
+
+    async def get_directive(self, directive_id: str | UUID, *, bank: str | None = None) -> DirectiveDetails:
+        """Return one directive with its version. Raises NotFoundError."""
+        return await self._run(queries.get_directive(self._target.place(bank), directive_id))
+
+    async def get_session(self, session_id: str, *, messages: int = 40, bank: str | None = None) -> SessionDetails:
+        """Return a session with its newest messages, the oldest of them first, masked. Raises NotFoundError."""
+        return await self._run(queries.get_session(self._target.place(bank), session_id, messages))
+
+    async def run_command(self, action: str, data: Mapping[str, Any], *, key: str | None = None) -> CommandReceipt:
+        """Do a command of a portal (`retainAgentMemoryUnit`, ...); when this returns, reads show what it did.
+
+        The same `key` of the same caller is one command; without one, each call is a command of its own, done once.
+        Raises EventRefusedError for another version than expected, NotFoundError, InvalidArgumentError.
+        """
+        return await self._run(run_command(action, data, key, self._target.timeout_s))
 
     async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """Return a turn's status in each stage. Raises NotFoundError."""
@@ -373,6 +448,70 @@ class Afterturn:
     ) -> lists.Page[lists.ListedReflection]:
         """As AsyncAfterturn.list_reflections."""
         return self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
+
+    def list_entities(self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None) -> EntityPage:
+        """As AsyncAfterturn.list_entities."""
+        return self._run(queries.list_entities(self._target.place(bank), cursor, limit))
+
+    def get_entity(self, entity_id: str | UUID, *, bank: str | None = None) -> Entity:
+        """As AsyncAfterturn.get_entity."""
+        return self._run(queries.get_entity(self._target.place(bank), entity_id))
+
+    def list_mentions(
+        self,
+        *,
+        unit_id: str | UUID | None = None,
+        entity_id: str | UUID | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+    ) -> MentionPage:
+        """As AsyncAfterturn.list_mentions."""
+        return self._run(queries.list_mentions(self._target.place(bank), unit_id, entity_id, cursor, limit))
+
+    def list_cooccurrences(
+        self,
+        *,
+        entity_id: str | UUID | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+    ) -> CooccurrencePage:
+        """As AsyncAfterturn.list_cooccurrences."""
+        return self._run(queries.list_cooccurrences(self._target.place(bank), entity_id, cursor, limit))
+
+    def list_links(
+        self,
+        *,
+        unit_id: str | UUID | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+    ) -> LinkPage:
+        """As AsyncAfterturn.list_links."""
+        return self._run(queries.list_links(self._target.place(bank), unit_id, cursor, limit))
+
+    def get_link(
+        self, from_unit_id: str | UUID, to_unit_id: str | UUID, link_type: str, *, bank: str | None = None
+    ) -> UnitLink:
+        """As AsyncAfterturn.get_link."""
+        return self._run(queries.get_link(self._target.place(bank), from_unit_id, to_unit_id, link_type))
+
+    def get_bank(self, *, bank: str | None = None) -> BankDetails:
+        """As AsyncAfterturn.get_bank."""
+        return self._run(queries.get_bank(self._target.place(bank)))
+
+    def get_directive(self, directive_id: str | UUID, *, bank: str | None = None) -> DirectiveDetails:
+        """As AsyncAfterturn.get_directive."""
+        return self._run(queries.get_directive(self._target.place(bank), directive_id))
+
+    def get_session(self, session_id: str, *, messages: int = 40, bank: str | None = None) -> SessionDetails:
+        """As AsyncAfterturn.get_session."""
+        return self._run(queries.get_session(self._target.place(bank), session_id, messages))
+
+    def run_command(self, action: str, data: Mapping[str, Any], *, key: str | None = None) -> CommandReceipt:
+        """As AsyncAfterturn.run_command."""
+        return self._run(run_command(action, data, key, self._target.timeout_s))
 
     def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """As AsyncAfterturn.turn_status."""

@@ -18,7 +18,20 @@ from afterturn_client.answers import (
     TurnStatus,
 )
 from afterturn_client.client import Afterturn, AsyncAfterturn
+from afterturn_client.contract.banks import BankDetails, DirectiveDetails
+from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.graph import (
+    Cooccurrence,
+    CooccurrencePage,
+    Entity,
+    EntityPage,
+    LinkPage,
+    Mention,
+    MentionPage,
+    UnitLink,
+)
+from afterturn_client.contract.sessions import SessionDetails, SessionMessage
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import (
     AfterturnError,
@@ -67,11 +80,18 @@ __all__ = [
     "ApiError",
     "AsyncAfterturn",
     "BadRequestError",
+    "BankDetails",
     "BankLanguage",
+    "CommandReceipt",
+    "Cooccurrence",
+    "CooccurrencePage",
     "CorrectionReceipt",
+    "DirectiveDetails",
     "Document",
     "DocumentPage",
     "DocumentReceipt",
+    "Entity",
+    "EntityPage",
     "EventRefusedError",
     "Fact",
     "Freshness",
@@ -81,6 +101,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidRequestError",
     "KeptTurn",
+    "LinkPage",
     "ListedBank",
     "ListedDirective",
     "ListedReflection",
@@ -89,6 +110,8 @@ __all__ = [
     "ListedUnit",
     "ListedUser",
     "MemoryReceipt",
+    "Mention",
+    "MentionPage",
     "Message",
     "NewTurn",
     "NotFoundError",
@@ -108,6 +131,8 @@ __all__ = [
     "RefusedTurn",
     "ResourceBusyError",
     "RetryPolicy",
+    "SessionDetails",
+    "SessionMessage",
     "StageStatus",
     "TurnConflictError",
     "TurnEndedError",
@@ -118,6 +143,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "Unit",
+    "UnitLink",
     "UnknownOutcomeError",
     "UnreachableError",
 ]

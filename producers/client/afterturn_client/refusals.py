@@ -61,6 +61,16 @@ def read_error(value: object, status: int | None, retry_after: float | None, pri
     )
 
 
+def find_error_in_success(value: Mapping[str, Any], private: Iterable[str]) -> ApiError | None:
+    """Return the error that a portal's answer is under the status 200: one with `code` or `statusCode`; else None."""
+    if not {"code", "statusCode"} & value.keys():
+        return None
+    status, code = value.get("statusCode"), value.get("code")
+    status = status if isinstance(status, int) and not isinstance(status, bool) else None
+    code = code if isinstance(code, str) and len(code) <= TELLING * 2 else _CODE_OF.get(status or 0, "UNKNOWN")
+    return BY_CODE.get(code, ApiError)(screen_message(value.get("message"), private), status=status or 200, code=code)
+
+
 def screen_message(message: object, private: Iterable[str]) -> str:
     """Return a message fit for a log: one printable line, or '' when it repeats a private text."""
     if not isinstance(message, str):

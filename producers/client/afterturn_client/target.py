@@ -106,6 +106,10 @@ class ServiceTarget:
         """Build the call that lists a page of documents."""
         return calls.list_documents(cursor, limit, bank or self.bank, self.timeout_s)
 
+    def place(self, bank: str | None) -> tuple[str, float]:
+        """Return the bank that is meant, and the time-out in seconds."""
+        return bank or self.bank, self.timeout_s
+
     def list_rows(
         self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, session_id: str | None = None
     ) -> ApiCall[Page[T]]:

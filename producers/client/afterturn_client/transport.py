@@ -47,13 +47,14 @@ SendStreamed = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request: `path` relative to the base URL, percent-encoded; `body` JSON bytes or None."""
+    """A request: `path` relative to the base URL, percent-encoded; `body` JSON bytes or None; `headers` of its own."""
 
     method: str
     path: str
     params: Mapping[str, str | int] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)
     timeout_s: float = 10.0
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ def parse_retry_after(value: str | None) -> float | None:
 
 def build_request(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
     """Return the httpx request of a request."""
-    headers = {"content-type": "application/json"} if request.body is not None else {}
+    headers = dict(request.headers) | ({"content-type": "application/json"} if request.body is not None else {})
     if traceparent := current_traceparent():
         headers["traceparent"] = traceparent
     return client.build_request(

@@ -1,11 +1,12 @@
 """Commands of a portal: the native form, and the wire form that its agents speak."""
 
+from afterturn_client.contract.commands import CommandReceipt
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_body
-from producers.service.commands import CommandBody, CommandReceipt, PortalCommandBody, PortalResult
+from producers.service.commands import CommandBody, PortalCommandBody, PortalResult
 from store.errors import BankInUse, EventRefused, InvalidEvent, KeyReused, NotFound
 
 #: The header that names a command: the same key of the same caller is one command.
@@ -30,7 +31,7 @@ router = APIRouter(tags=["commands"])
 async def write_command(request: Request, call: TenantCall) -> Response:
     key = request.headers.get(KEY_HEADER)
     action, result = await call.memory.commands.run(call.grant, await read_body(request), key)
-    return json_response({"ok": True, "action": action, "result": result})
+    return json_response(CommandReceipt(ok=True, action=action, result=result))
 
 
 @router.post(
