@@ -116,7 +116,7 @@ def _read_value(kind: Any, value: object, what: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, Shape):
         return read_shape(kind, value, what)
     # A newer service may have another word than those of a Literal.
-    return value if kind is Any else _read_scalar(str if origin is Literal else kind, value, what)
+    return value if kind is Any else _read_scalar(type(of[0]) if origin is Literal else kind, value, what)
 
 
 def _read_scalar(kind: Any, value: object, what: str) -> Any:
