@@ -11,8 +11,8 @@ from store.tracing import install_tracer
 #: Packages of the extra `otel` that must be installed.
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 MISSING = (
-    'tracing.enabled needs packages that are not installed: pip install "afterturn[otel]", or set it to false'
-    " (AFTERTURN_TRACING__ENABLED)"
+    "tracing.enabled needs packages that are not installed: "
+    'pip install --find-links wheels "afterturn[otel]", or set it to false (AFTERTURN_TRACING__ENABLED)'
 )
 
 

@@ -1,4 +1,7 @@
-"""Install lines in the pages: no index has our packages, so each names where they are; a worker's brings its model."""
+"""Install lines in pages and messages: no index has our packages, so each names where they are.
+
+A worker's line brings its model. `make nightly` runs every line (test_wheels.py).
+"""
 
 import re
 from pathlib import Path
@@ -6,22 +9,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "producers/client/README.md", *sorted((ROOT / "docs").glob("*.md"))]
-INSTALL = re.compile(r"pip install [^`\n#]+")
-OURS = re.compile(r"\bafterturn(?:-client)?\b")
+PACKAGES = ("deploy", "embeddings", "producers", "store", "workers")
+FILES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(path for package in PACKAGES for kind in ("*.md", "*.py") for path in sorted((ROOT / package).rglob(kind))),
+]
+INSTALL = re.compile(r"pip install ((?:--?[a-z-]+(?: wheels)? )*)([\"']?)(afterturn(?:-client)?(?:\[[a-z,]+\])?)\2")
 
 
 def find_lines() -> list[tuple[str, str]]:
     return [
-        (page.name, line.strip())
-        for page in PAGES
-        for line in INSTALL.findall(page.read_text(encoding="utf-8"))
-        if OURS.search(line)
+        (str(path.relative_to(ROOT)), match[0])
+        for path in FILES
+        for match in INSTALL.finditer(path.read_text(encoding="utf-8"))
     ]
 
 
 def test_the_pages_say_how_to_install() -> None:
-    assert {"operations.md", "mcp.md", "queue.md", "tracing.md"} <= {page for page, _line in find_lines()}
+    named = {page for page, _line in find_lines()}
+    assert {f"docs/{page}.md" for page in ("operations", "mcp", "queue", "tracing")} < named
+    assert {"producers/client/plugin/README.md", "deploy/observability/tracing.py"} < named
 
 
 @pytest.mark.parametrize("page,line", find_lines())
@@ -30,5 +38,5 @@ def test_a_package_of_ours_is_installed_from_its_wheels(page: str, line: str) ->
 
 
 def test_what_runs_a_worker_is_installed_with_the_sentence_model() -> None:
-    [line] = [line for page, line in find_lines() if page == "operations.md"]
+    [line] = [line for page, line in find_lines() if page == "docs/operations.md"]
     assert "afterturn[embedded]" in line
