@@ -5,7 +5,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -49,16 +49,16 @@ async def judge(
     return report
 
 
-def judge_all(names: Sequence[str], folder: Path) -> dict[str, ContractReport]:
-    """Run the whole kit against each of these plugins at once."""
-    aways = [folder / f"{name}.away" for name in names]
+def judge_all(plugins: Mapping[str, Sequence[Case]], folder: Path) -> dict[str, ContractReport]:
+    """Run its cases against each of these plugins, all at once."""
+    aways = {name: folder / f"{name}.away" for name in plugins}
 
-    async def together(urls: Sequence[str]) -> list[ContractReport]:
-        return await asyncio.gather(*(judge(url, away) for url, away in zip(urls, aways, strict=True)))
+    async def together(urls: Mapping[str, str]) -> list[ContractReport]:
+        return await asyncio.gather(*(judge(urls[name], aways[name], plugins[name]) for name in plugins))
 
     with ExitStack() as stack:
-        urls = [stack.enter_context(serving(name, away)) for name, away in zip(names, aways, strict=True)]
-        return dict(zip(names, asyncio.run(together(urls)), strict=True))
+        urls = {name: stack.enter_context(serving(name, away)) for name, away in aways.items()}
+        return dict(zip(plugins, asyncio.run(together(urls)), strict=True))
 
 
 @contextmanager
