@@ -330,7 +330,7 @@ async def read_ranked_facts(
     `place`: `host`, `bank`, `now`, `most`, and `session` where that session's facts alone are asked for. `said` are
     the facts of waiting turns; those that were projected meanwhile are among the rest.
     """
-    told, denied = _settle(said)
+    told, denied = settle_said(said)
     parameters = {**place, **asked.as_parameters(place["host"], place["now"]), **_as_arrays(told, denied)}
     introduced = {
         one.identity.subject: one.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied
@@ -355,20 +355,20 @@ async def read_ranked_facts(
 
 
 @dataclass(frozen=True, slots=True)
-class _SettledFact:
+class SettledFact:
     """The last fact of an identity that waiting turns state; `ended`: it was denied after it."""
 
     said: SaidFact
     ended: bool = False
 
 
-def _settle(said: Sequence[SaidFact]) -> tuple[list[_SettledFact], list[SaidFact]]:
+def settle_said(said: Sequence[SaidFact]) -> tuple[list[SettledFact], list[SaidFact]]:
     """Return the last fact of each identity that waiting turns state, and the denials."""
-    told, denied = dict[Identity, _SettledFact](), list[SaidFact]()
+    told, denied = dict[Identity, SettledFact](), list[SaidFact]()
     for one in sorted(said, key=lambda one: (one.said_at, one.said)):
         line = one.identity.line
         if not one.fact.denied:
-            told[line] = _SettledFact(one)
+            told[line] = SettledFact(one)
             continue
         denied.append(one)
         last = told.get(line)
@@ -377,7 +377,7 @@ def _settle(said: Sequence[SaidFact]) -> tuple[list[_SettledFact], list[SaidFact
     return [*told.values()], denied
 
 
-def _as_arrays(told: Sequence[_SettledFact], denied: Sequence[SaidFact]) -> dict[str, list[Any]]:
+def _as_arrays(told: Sequence[SettledFact], denied: Sequence[SaidFact]) -> dict[str, list[Any]]:
     rows = [
         (
             one.said.unit_id,

@@ -2,11 +2,11 @@
 
 `on_topic` is false when no text reaches the floor of answers by what it says itself: neither its session's other texts
 nor that it was said a moment ago speak for it. A question without a word of more than one letter that is no stop word
-is never on topic. The floor is higher in a bank of long texts, in which some words match any question, and lower in an
-agent's memory, where a question rarely shares a word with the statement that answers it and names no one. `about`
-concerns questions that name one speaker of the bank: "other_speaker" when that speaker's best score is lower, by the
-margin, than the best of all others. The question is then probably about the wrong person, which no floor under the
-scores would show.
+is never on topic, but "Who am I?" asks for a fact. The floor is higher in a bank of long texts, in which some words
+match any question, and lower in an agent's memory, where a question rarely shares a word with the statement that
+answers it and names no one. `about` concerns questions that name one speaker of the bank: "other_speaker" when that
+speaker's best score is lower, by the margin, than the best of all others. The question is then probably about the wrong
+person, which no floor under the scores would show.
 """
 
 import math
@@ -15,6 +15,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from store.recall.asked_facts import find_asked_facts
 from store.recall.fusion import Ranking
 from store.recall.pool import CandidatePool
 from store.recall.query import About, Evidence
@@ -43,7 +44,8 @@ def weigh_evidence(
         return Evidence()
     floor = settings.agent_floor if _is_agents(pool) else settings.floor
     floor += LONGER * math.log(max(1.0, mean_length / BRIEF))
-    on_topic = ranking.judged.max() >= floor and any(len(word) > 1 for word in question.words)
+    says_something = any(len(word) > 1 for word in question.words) or find_asked_facts(question.text) is not None
+    on_topic = ranking.judged.max() >= floor and says_something
     about = _judge_speaker(ranking.judged, pool, named, settings.margin)
     return Evidence(float(ranking.before_pins.max()), bool(on_topic), about)
 

@@ -28,6 +28,7 @@ from store.recall.candidates import load_pool, read_whole_texts
 from store.recall.deduplication import DistinctUnit, deduplicate_ranking
 from store.recall.dense_arm import DenseArm, rank_tail_units, search_settings
 from store.recall.evidence import weigh_evidence
+from store.recall.fact_arm import FactArm
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import NAME as EMBEDDING
@@ -58,7 +59,7 @@ MAX_CHARACTERS = 8192
 #: Characters of candidates that are ranked in the time in which one character of a text is cut into words.
 RANKED_CHARACTERS = 4
 
-ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), PinnedArm())
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), FactArm(), RecentArm(), PinnedArm())
 #: The parts without which a recall is answered all the same, by the names that `degraded` says.
 OPTIONAL_PARTS = (EMBEDDING, *(arm.name for arm in ARMS), RERANK)
 

@@ -32,6 +32,8 @@ _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
 _SOMEBODY = "The user"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
 _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
+# "I work at St. Vincent": the full stop ends no sentence.
+_THING_END = re.compile(r"[\n\r\0!?,;]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
 # "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
 _NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
 _LONG_AGO = re.compile(
@@ -168,7 +170,7 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     """Return the value's span, None when the text after the opening has not the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
-    end = _VALUE_END.search(window)
+    end = (_THING_END if rule.shape is ValueShape.THING else _VALUE_END).search(window)
     if rule.shape is ValueShape.DAY:
         return _find_day(window, start)
     if rule.shape in _NAMES:

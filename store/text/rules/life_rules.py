@@ -172,7 +172,7 @@ def _name_family(opening: str, *needs: str) -> Rule:
 
 def _name_several(place: int) -> Rule:
     """Return the rule for the name at this place of several: "two dogs, Rex and Bella"."""
-    before = f"(?: {_ONE},?(?: and)?)" * place
+    before = rf"(?: {_ONE}(?: \(\d{{1,2}}\))?,?(?: and)?)" * place
     return _name_family(
         f"{_HAVE} (?:two|three|four|five|[2-5]){_ADJECTIVE} (?P<relation>{RELATIONS})s[,:]?(?: called| named)?{before}",
         *(" two ", " three ", " four ", " five ", " 2 ", " 3 ", " 4 ", " 5 "),

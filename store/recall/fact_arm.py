@@ -1,0 +1,94 @@
+"""Runs the arm of facts: a question for a fact about oneself finds the messages that state it, whatever their words.
+
+"Where do I work?" shares no word with "I'm a nurse at Riverside Hospital", and other messages may be nearer in meaning.
+"""
+
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.said_facts import ONE_BANK, read_said_facts
+from store.driver_rows import fetch_rows
+from store.memory.held_facts import settle_said
+from store.recall.asked_facts import AskedFacts, find_asked_facts
+from store.recall.filters import own_session
+from store.recall.pool import CandidatePool
+from store.recall.settings import RecallSettings
+from store.recall.state import ArmResult, RecallState
+
+#: Most messages that the arm finds, those of the newest facts.
+MESSAGES = 8
+#: Each older fact's message counts this share of the next newer one: of two homes the last is where somebody lives.
+OLDER = 0.9
+#: The weight of a message that states the fact, where one that has all words of the question has 1.
+WEIGHT = 1.0
+NAME = "facts"
+
+# The messages of the facts of these kinds that hold. Without a user the facts are anybody's of the bank.
+STATING = text("""
+    select s.unit_id, f.fact_id, f.subject, f.key, f.value
+      from afterturn.fact_t f,
+           lateral (select u.source_memory_ids from afterturn.agent_memory_unit_t u
+                     where u.host_id = f.host_id and u.bank_id = f.bank_id and u.unit_id = f.unit_id and u.active
+                     limit 1) u,
+           lateral (select m.unit_id from afterturn.agent_memory_unit_t m
+                     where m.host_id = f.host_id and m.bank_id = f.bank_id and m.unit_id = any(u.source_memory_ids)
+                       and m.active and (cast(:user as uuid) is null or m.user_id = :user)
+                     limit 1) s
+     where f.host_id = :host and f.bank_id = :bank and f.fact_id = any(:fact_ids) and f.valid_to is null
+       and not f.denied and (cast(:key as text) is null or f.key = :key)
+       and (cast(:user as uuid) is null or f.subject = cast(:user as text) or f.subject not like :id_like)
+     order by array_position(:fact_ids, f.fact_id), f.valid_from desc, f.position desc
+     limit :messages""")
+#: How a subject is written that is the id of a user without a name.
+_ID_LIKE = "________-____-____-____-____________"
+
+
+class FactArm:
+    """The arm of facts: messages that state what the question asks about the asking person; most ask for none."""
+
+    name = NAME
+
+    def weight(self, _settings: RecallSettings) -> float:
+        """Return the weight of a message that states the fact."""
+        return WEIGHT
+
+    async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
+        """Return the messages of the newest facts first; those of facts that no worker has written yet, too."""
+        query = state.query
+        asked = find_asked_facts(query.text)
+        units = []
+        # Facts hold now: what held at an earlier moment is found by words and meaning alone.
+        if asked is not None and query.as_of is None and query.known_at is None:
+            units = await _read_stating(connection, state, asked)
+        scores = {unit: OLDER**nth for nth, unit in enumerate(units)}
+
+        def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+            return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
+
+        return ArmResult(list(scores), [], score)
+
+
+async def _read_stating(connection: AsyncConnection, state: RecallState, asked: AskedFacts) -> list[UUID]:
+    place = {"host": state.host, "bank": state.bank}
+    said = await read_said_facts(
+        connection,
+        ONE_BANK,
+        {**place, "now": state.now},
+        state.retention,
+        session=own_session(state.query, state.bank),
+        user=state.query.user,
+    )
+    told, denied = settle_said(said)
+    waiting = [
+        one.said
+        for one in reversed(told)
+        if not one.ended and one.said.identity.fact_id in asked.fact_ids and asked.key in (None, one.said.identity.key)
+    ]
+    ended = {(one.identity.fact_id, one.identity.subject, one.identity.key, one.value) for one in denied}
+    wanted = {"fact_ids": list(asked.fact_ids), "key": asked.key, "user": state.query.user}
+    rows = await fetch_rows(connection, STATING, {**place, **wanted, "id_like": _ID_LIKE, "messages": MESSAGES})
+    stored = [row.unit_id for row in rows if (row.fact_id, row.subject, row.key, row.value) not in ended]
+    return list(dict.fromkeys([*(one.source for one in waiting), *stored]))[:MESSAGES]
