@@ -15,7 +15,7 @@ FILES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(path for package in PACKAGES for kind in ("*.md", "*.py") for path in sorted((ROOT / package).rglob(kind))),
 ]
-INSTALL = re.compile(r"pip install ((?:--?[a-z-]+(?: wheels)? )*)([\"']?)(afterturn(?:-client)?(?:\[[a-z,]+\])?)\2")
+INSTALL = re.compile(r"pip install ((?:--?[a-z-]+(?: wheels)? )*)([\"']?)(afterturn(?:-client)?(?:\[[a-z,-]+\])?)\2")
 
 
 def find_lines() -> list[tuple[str, str]]:

@@ -94,7 +94,9 @@ class DirectPgStore:
         try:
             import asyncpg  # noqa: PLC0415 - an extra
         except ImportError:
-            raise InvalidRequestError("direct-pg needs `pip install afterturn-client[direct-pg]`") from None
+            raise InvalidRequestError(
+                "direct-pg needs `pip install --find-links wheels afterturn-client[direct-pg]`"
+            ) from None
         if owner.agent_def_id is None or owner.user_id is None:
             raise InvalidRequestError("direct-pg needs the ids of agent and user: no token names them")
         options = {"min_size": 1, "max_size": 4, "command_timeout": timeout_s, "init": _look}
