@@ -33,6 +33,7 @@ MAINTENANCE = Counter(
     ["status"],
 )  # fmt: skip
 COMPACTION = Counter("mcp_memory_compaction", "Prepared turns whose stored history was cut to fit the token budget")
+SUMMARIES = Counter("afterturn_session_summaries", "Summaries written of the older messages of long sessions")
 CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because their id is known with another body")
 
 RECALL_SECONDS = Histogram(

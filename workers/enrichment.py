@@ -1,4 +1,4 @@
-"""The enrichment stage: reads turns again, with an LLM or with newer rules.
+"""The enrichment stage: reads turns again, with an LLM or with newer rules; summarises long sessions.
 
 A stage of its own, with ledger rows of its own: the rules have written their findings before a model is asked, so
 a failing or slow model cannot lose or delay them. The result is written once for each turn and version, in one
@@ -13,16 +13,18 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from embeddings.endpoint import EndpointError
+from producers.service.session_summaries import Summariser
 from store.database import Database
 from store.derived.readings import record_reading
 from store.ledger.circuit_breakers import Gate, GatePolicy, Passage, gate_name, put_off
 from store.ledger.deliveries import write_audit_row
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claim
 from store.ledger.stages import Stage
+from store.memory.session_summaries import SessionPlace
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract_turn
 from workers.errors import Permanent, Transient
-from workers.extraction.events import reading_id
+from workers.extraction.events import reading_id, summary_id
 from workers.extraction.llm.answer import NoAnswer
 from workers.extraction.llm.reader import LlmReader, has_user_words
 from workers.extraction.reextraction import find_corrected_unit
@@ -54,6 +56,8 @@ class EnrichmentStage:
     database: Database
     reader: LlmReader | None
     gate: Gate
+    #: Summarises long sessions; None: none is.
+    summariser: Summariser | None = None
     stage: ClassVar[Stage] = Stage.ENRICHMENT
     claim_size: ClassVar[ClaimSize] = ClaimSize(streams=8, rows=1)
 
@@ -64,6 +68,8 @@ class EnrichmentStage:
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Extract from one turn by the version its row names: a model's, or the rules'."""
         claim, row = claims[0], claims[0].rows[0]
+        if row.item_id == summary_id(row.turn_id):
+            return await self._summarise(claim, row)
         by_rules = row.item_id == reading_id(row.turn_id, VERSION)
         reader = self.reader
         turn = (await read_messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
@@ -76,6 +82,16 @@ class EnrichmentStage:
         if not has_user_words(reading.text):
             return await self._write(reading, reader.version, NOTHING)
         return await self._by_model(reading, reader)
+
+    async def _summarise(self, claim: Claim, row: LedgerRow) -> Worked:
+        """Summarise the turn's session. Killed after that and before the row ends, it finds nothing to do."""
+        if self.summariser is None:
+            return await self._skip(claim, row, "sessions are not summarised here")
+        await self.summariser.summarise(SessionPlace(claim.host_id, row.bank_id, row.session_id))
+        outcome = Outcome(row.item_id)
+        async with self.database.tenant(claim.host_id) as connection:
+            await close_claim(connection, claim, [outcome])
+        return Worked([outcome])
 
     async def _by_model(self, reading: Reading, reader: LlmReader) -> Worked:
         passage = await self.gate.enter(PATIENCE_S)

@@ -46,6 +46,7 @@ from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.memory import MemoryFacade
 from producers.service.recall_coordinator import RecallCoordinator
+from producers.service.session_summaries import Summariser
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.pending_words import PendingWordsIndexer
@@ -57,6 +58,7 @@ from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
 from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
 from workers.broker import (
@@ -227,9 +229,12 @@ async def _build_resources(
     settings: Settings, broker: RedisBroker, watch: BrokerMonitor, stages: Callable[..., Sequence[StageWork]]
 ) -> WorkerResources:
     nice = settings.worker.nice
-    retention = BankMemory(settings.api.mcp.memory).build_retention()
+    bank_memory = BankMemory(settings.api.mcp.memory)
+    retention = bank_memory.build_retention()
     database = Database(settings.database, lower_backend_priority(nice) if nice else None, retention=retention)
     clock = DatabaseClock(database)
+    turns = TurnStore(database, clock)
+    summariser = Summariser(turns.summaries, turns.sessions, bank_memory.limit_summaries)
     embedder = create_embedder(settings.embedding, settings.data)
     gateways, reader = build_delivery_clients(settings.gateway, database), build_reader(settings.enrichment)
     gateway_recall = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
@@ -240,7 +245,7 @@ async def _build_resources(
     coordinator = RecallCoordinator(database, recaller, Waiter(database), gateway_recall, counter=counter)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     name = _build_worker_name()
-    works = stages(settings, database, embedder, gateways, reader)
+    works = stages(settings, database, embedder, (gateways, reader), summariser)
     runners = _create_runners(settings, ledger, works, (notifier, clock), name)
     recall = RecallWork(jobs, coordinator, lease, embedder.load)
     sweeper = Sweeper(
@@ -299,13 +304,14 @@ def _create_stages(
     settings: Settings,
     database: Database,
     embedder: OwnedEmbedder,
-    gateways: GatewayClients,
-    reader: LlmReader | None,
+    called: tuple[GatewayClients, LlmReader | None],
+    summariser: Summariser,
 ) -> Sequence[StageWork]:
+    gateways, reader = called
     every = (
         GatewayStage(database, DeliveryWriter(database), gateways, settings.gateway, _create_retry_policy(settings)),
-        ExtractionStage(database, None if reader is None else reader.version),
-        EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
+        ExtractionStage(database, None if reader is None else reader.version, summariser.limits),
+        EnrichmentStage(database, reader, model_gate(database, settings.enrichment), summariser),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),
     )

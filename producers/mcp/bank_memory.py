@@ -3,8 +3,13 @@
 from uuid import UUID
 
 from producers.mcp.settings import BankMemorySettings, TurnMemorySettings
+from producers.turns.requests import DEFAULT_INPUT_TOKENS
 from store import identity
+from store.memory.session_summaries import SummaryLimits
 from store.retention import FactRetention, TierRetention
+
+#: About how long a token is.
+BYTES_A_TOKEN = 4
 
 
 class BankMemory:
@@ -26,6 +31,12 @@ class BankMemory:
         if not self._hosts:
             return self._usual
         return self._banks.get(identity.bank_id(host, bank)) or self._hosts.get(host) or self._usual
+
+    def limit_summaries(self, host: UUID, bank: UUID) -> SummaryLimits:
+        """Return when the sessions of a tenant's bank, by its id, are summarised."""
+        settings = self._banks.get(bank) or self._hosts.get(host) or self._usual
+        tokens = settings.compact_threshold * DEFAULT_INPUT_TOKENS
+        return SummaryLimits(settings.recent_context_items, int(tokens * BYTES_A_TOKEN))
 
     def build_retention(self) -> FactRetention:
         """Return how long passing facts of each bank hold."""

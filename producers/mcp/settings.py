@@ -171,8 +171,12 @@ class TurnMemorySettings(BaseModel):
         le=20,
         description="most recalled texts in a prepared turn; raise it where answers lack what was said earlier",
     )
-    compact_threshold: float = _without_effect(
-        0.8, "a prepared turn is cut to max_input_tok, and nothing of the history is rewritten", gt=0, lt=1
+    compact_threshold: float = Field(
+        default=0.8,
+        gt=0,
+        lt=1,
+        description="share of 120,000 tokens that the messages of a session may take before the older ones are "
+        "summarised after the next turn; lower it for agents with a smaller context",
     )
     l1_retention_days: int = Field(
         default=1,

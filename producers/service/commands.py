@@ -242,6 +242,8 @@ class Commands:
                 limit_text(name, len(value.encode(errors="replace")), self._settings)
                 told[name] = await run_off_loop(len(value), redactor.redact_text, value)
                 size += len(told[name].encode(errors="replace"))
+        if "keptFrom" in told:
+            raise _refuse("keptFrom", "is of summaries that this service writes; messages replace the whole history")
         if "messages" in told:
             messages = self._check_messages(told["messages"])
             told["messages"] = await run_off_loop(measure_value(messages), redactor.redact_value, messages)
@@ -463,6 +465,7 @@ ACTIONS: Mapping[str, Handler] = MappingProxyType(
         "deleteAgentMemoryLink": EventAction(E.LINK_DELETED, Action.LINK, units=_UNITS_OF_LINK),
         "createAgentSessionHistory": EventAction(E.SESSION_CREATED, None),
         "appendAgentSessionHistory": EventAction(E.SESSION_APPENDED, None),
+        "compactAgentSessionHistory": EventAction(E.SESSION_COMPACTED, None),
         "deleteAgentSessionHistory": EventAction(E.SESSION_DELETED, Action.ERASE_SHARED),
     }
 )
@@ -473,6 +476,5 @@ NOT_OFFERED: Mapping[str, str] = MappingProxyType(
         "createAgentMemoryReflection": "is not offered: reflections are derived from facts",
         "updateAgentMemoryReflection": "is not offered: reflections are derived from facts",
         "updateAgentMemoryDoc": "is not offered: another text is another document",
-        "compactAgentSessionHistory": "is not offered: append what is new; a read of a history is bounded by itself",
     }
 )

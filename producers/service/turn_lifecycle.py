@@ -35,13 +35,15 @@ from producers.turns.message_times import find_moment
 from producers.turns.recalled import (
     INSIGHT_KINDS,
     RecalledContext,
+    build_rule,
     chunk_json,
     insight_json,
 )
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReference, read_after, read_before, read_place
+from producers.turns.summaries import MOST_TOKENS, SHARE, EarlierMessages, choose_entries, frame_summary
 from store.errors import StoreError
 from store.memory.held_facts import HoldingFact
-from store.memory.session_history import KeptMessage, WantedFacts
+from store.memory.session_history import KeptMessage, RecentHistory, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
@@ -118,19 +120,24 @@ class TurnLifecycle:
         note_place(grant.host_id, bank, place.session, place.turn)
         query = await run_off_loop(size, lambda: "\n".join(render_item(item) for item in current))
         limits = self._memory.of(grant.host_id, bank)
-        (found, fresh), (kept, facts) = await self._read_all(grant, bank, body, query)
+        (found, fresh), session = await self._read_all(grant, bank, body, query)
+        kept = session.kept
 
         def assemble() -> Steps[dict[str, Any]]:
-            stored = cut_history([restore_item(one) for one in kept], limits.recent_context_items)
+            later = _LaterMessages.of(session)
+            stored = cut_history(later.items, limits.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = _Shown(units, frozenset(render_item(item) for item in (*history, *current)))
-            told = _choose_told(found.items, facts, shown, limits, asked=bool(query.strip()))
+            told = _choose_told(found.items, session.facts, shown, limits, asked=bool(query.strip()))
             told = replace(told, form=body.reference or limits.reference)
             yield
             chosen = choose_history(stored, [*history, *current])
             yield
             counter = self._dependencies.recall_coordinator.counter
-            return (yield from _trim_to_budget(place, told, (history, chosen, current), body.max_input_tok, counter))
+            # Who sends the history keeps it, and a bank that shows no history shows no summary of it.
+            earlier = None if history or not limits.recent_context_items else later.without(stored, chosen)
+            conversation = _Conversation(history, chosen, current, earlier)
+            return (yield from _trim_to_budget(place, told, conversation, body.max_input_tok, counter))
 
         answer = await run_steps_off_loop(_estimate_effort(kept, [*history, *current]), assemble())
         return answer | {"position": fresh.position, "freshness": asdict(fresh)}
@@ -164,7 +171,7 @@ class TurnLifecycle:
 
     async def _read_all(
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str
-    ) -> tuple[tuple[RecallAnswer, Freshness], "_Session"]:
+    ) -> tuple[tuple[RecallAnswer, Freshness], RecentHistory]:
         """Return the recall's answer, and the session's history and facts, read in parallel.
 
         With `min_position` they are read one after the other, so that the history includes that position, too.
@@ -189,10 +196,10 @@ class TurnLifecycle:
         )
         return await self._dependencies.recall_coordinator.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 
-    async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> "_Session":
+    async def _read_session(self, grant: Grant, bank: str, body: BeforeTurnBody, query: str) -> RecentHistory:
         user, limits = resolve_speaker(grant, body.user_id), self._memory.of(grant.host_id, bank)
         wanted = WantedFacts(limits.recall_facts_limit, user, query[:MAX_QUERY_BYTES])
-        kept, facts = await self._dependencies.turns.sessions.recent_and_holding(
+        session = await self._dependencies.turns.sessions.recent_and_holding(
             grant.host_id,
             bank,
             body.session_id,
@@ -200,11 +207,23 @@ class TurnLifecycle:
             wanted,
             within=self._is_within_session(body),
         )
-        _charge_history(kept)
-        return _Session(kept, facts)
+        _charge_history(session.kept)
+        return session
 
     def _is_within_session(self, body: BeforeTurnBody) -> bool:
         return (body.scope or self._settings.mcp.memory.scope) == "session"
+
+
+class _Conversation(NamedTuple):
+    """The items of a prepared turn: the caller's history, the stored one, the current input.
+
+    `earlier`: the messages of which a summary may tell; None: no summary is wanted.
+    """
+
+    history: Sequence[Item]
+    stored: Sequence[Item]
+    current: Sequence[Item]
+    earlier: "_LaterMessages | None" = None
 
 
 def _choose_told(
@@ -233,11 +252,37 @@ class KeptTurn(NamedTuple):
     position: int
 
 
-class _Session(NamedTuple):
-    """A session's newest messages, oldest first, and its current facts."""
+@dataclass(frozen=True, slots=True)
+class _LaterMessages:
+    """The newest messages of a session that stand behind its summary, and the item of each."""
 
+    session: RecentHistory
     kept: Sequence[KeptMessage]
-    facts: Sequence[HoldingFact]
+    items: Sequence[Item]
+
+    @classmethod
+    def of(cls, session: RecentHistory) -> "_LaterMessages":
+        """Restore the items of a session's messages."""
+        first = session.summary.first_seq if session.summary is not None and session.summary.made else 0
+        kept = [one for one in session.kept if one.seq >= first]
+        return cls(session, kept, [restore_item(one) for one in kept])
+
+    def without(self, stored: Sequence[Item], chosen: Sequence[Item]) -> "_LaterMessages":
+        """Return the messages without those of `stored` that the caller sends, too, and so are not `chosen`."""
+        sent = {id(item) for item in stored} - {id(item) for item in chosen}
+        kept = [(one, item) for one, item in zip(self.kept, self.items, strict=True) if id(item) not in sent]
+        return replace(self, kept=[one for one, _ in kept], items=[item for _, item in kept])
+
+    def before(self, shown: Sequence[Item]) -> EarlierMessages:
+        """Return what is told in a summary where these items are shown."""
+        seen = {id(item) for item in shown}
+        unshown = [one for one, item in zip(self.kept, self.items, strict=True) if id(item) not in seen]
+        return EarlierMessages(self.session.summary, unshown)
+
+    def is_cut(self, shown: Sequence[Item]) -> bool:
+        """Return whether the session has messages besides these."""
+        summary = self.session.summary
+        return len(shown) < len(self.items) or (summary is not None and summary.made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,35 +334,59 @@ def _message_of(item: Item) -> NewMessage:
 def _trim_to_budget(
     place: TurnReference,
     told: RecalledContext,
-    conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]],
+    conversation: _Conversation,
     most: int,
     counter: TokenCounter,
 ) -> Steps[dict[str, Any]]:
     """Return the answer within `most` tokens: the oldest stored history is dropped first, then recalled context.
 
-    Items of the caller stay, even beyond the budget.
+    What is dropped of the history, or stands before it, is told in a summary. Items of the caller stay, even beyond the
+    budget.
     """
-    history, stored, current = conversation
+    history, stored, current, earlier = conversation
     around = [*history, *current]
     tokens = sum((yield from _count_fitting([*around, *told.items()], None, counter)))
     sizes = yield from _count_fitting(reversed(stored), most - tokens if most else None, counter)
+    share = 0
+    if earlier is not None and earlier.is_cut(stored[len(stored) - len(sizes) :]):
+        share = min(MOST_TOKENS, max(0, most - tokens) // SHARE) if most else MOST_TOKENS
+    while most and share and sizes and sum(sizes) > most - tokens - share:
+        sizes.pop()
     if len(sizes) < len(stored):
         metrics.COMPACTION.inc()
         shown = keep_paired(cut_history(stored, len(sizes)), around)
     else:
         shown = list(stored)
     tokens += sum(sizes[: len(shown)])
+    summary = list[Item]()
+    if earlier is not None and share:
+        yield
+        summary = _tell_earlier(earlier.before(shown), told, share, counter)
+        tokens += sum(count_tokens(summary, counter))
     while 0 < most < tokens and (less := told.shorter()) is not None:
         tokens += sum(count_tokens(less.items(), counter)) - sum(count_tokens(told.items(), counter))
         told = less
         yield
     return {
         "project": place.project,
-        "input_items": [*told.items(), *history, *shown, *current],
+        "input_items": [*told.items(), *history, *summary, *shown, *current],
         "recall_fact_ids": list(dict.fromkeys(one.fact_id for one in told.facts)),
         "recall_insight_ids": [str(one["id"]) for one in told.insights],
         "context_token_count": tokens,
     }
+
+
+def _tell_earlier(earlier: EarlierMessages, told: RecalledContext, most: int, counter: TokenCounter) -> list[Item]:
+    """Return the summary of what is not shown, with the rule where nothing else brings it, within `most` tokens."""
+    rule = [] if told.items() else [build_rule()]
+    room = most - sum(count_tokens(rule, counter))
+    entries = choose_entries(earlier.digest(), room, counter)
+    while entries:
+        summary = frame_summary(entries, told.form)
+        if sum(count_tokens(summary, counter)) <= room:
+            return [*rule, *summary]
+        entries = entries[1:]
+    return []
 
 
 def _count_fitting(items: Iterable[Item], most: int | None, counter: TokenCounter) -> Steps[list[int]]:

@@ -37,7 +37,7 @@ class RecalledContext:
             return []
         told = {"facts": [fact_json(one) for one in self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
         text = frame_json(told) if self.form == "json" else self._print_lines()
-        return [_build_message("developer", RULE), _build_message("user", text)]
+        return [build_rule(), _build_message("user", text)]
 
     def _print_lines(self) -> str:
         """Return the frame as lines: facts under one heading, what was found for the question under another."""
@@ -97,6 +97,11 @@ def chunk_json(unit: Recalled) -> dict[str, Any]:
     told = {"path": "/".join(filter(None, (unit.session_name, unit.turn_name))) or None, **describe_unit(unit)}
     kept = {name: told[name] for name in ("path", "role", "name", "time", "fact", "former") if told[name] is not None}
     return {**kept, "text": cut_text(unit.text, CHUNK_CHARACTERS)}
+
+
+def build_rule() -> Item:
+    """Return the fixed rule on recalled text, as an item of the role developer."""
+    return _build_message("developer", RULE)
 
 
 def _build_message(role: str, text: str) -> Item:

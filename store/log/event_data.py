@@ -284,10 +284,20 @@ class AppendedSession(SessionKey):
 
 
 class CompactedSession(SessionKey):
-    """A session's new history: these messages replace all earlier ones."""
+    """A session's new history: these messages replace all earlier ones.
+
+    `kept_from`: messages numbered from here on stay behind the only one of the event, a summary of those before them.
+    """
 
     messages: tuple[HistoryMessage | ErasedMessage, ...]
     metadata: Mapping[str, JsonValue] | None = None
+    kept_from: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _summary_is_one_message(self) -> Self:
+        if self.kept_from is not None and len(self.messages) != 1:
+            raise ValueError("what is kept stands behind one message")
+        return self
 
 
 class Erased(EventData):
@@ -315,6 +325,7 @@ class Erased(EventData):
     origin: UnitOrigin | None = None
     fact_type: FactType | None = None
     source_memory_ids: tuple[UUID, ...] | None = None
+    kept_from: int | None = None
     messages: tuple[ErasedMessage, ...] | None = None
 
 

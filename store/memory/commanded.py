@@ -27,6 +27,8 @@ COUNTED = frozenset({Aggregate.ENTITY, Aggregate.UNIT_ENTITY})
 _ADDED = frozenset({"bytes", "erased"})
 # Commands of one bank follow each other, so that each sees what the one before it made.
 LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("entities", "bank"))
+# A session's history is appended to by turns, too.
+LOCK_SESSION = select(hold_lock("session", "session"))
 _EVENT = schema.EVENT_STORE.c
 
 
@@ -74,6 +76,8 @@ async def apply_command(database: Database, origin: Origin, command: Command) ->
     """
     async with database.tenant(origin.host) as connection:
         await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
+        if command.aggregate is Aggregate.SESSION:
+            await connection.execute(LOCK_SESSION, {"session": UUID(str(command.fields["sessionId"]))})
         known = await _find_done(connection, origin, command)
         return known or await _append(connection, origin, command)
 

@@ -19,8 +19,10 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import bank_lasts, row_lasts
 from store.ledger.stages import OWN, Stage
 from store.memory.held_facts import FactQuestion, HoldingFact, read_ranked_facts
+from store.memory.session_summaries import SessionPlace, SessionSummary, read_summary
 from store.schema import EVENT_STORE, LEDGER, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import inline
+from store.text.session_digest import SaidMessage
 
 #: Bytes of messages from which no more of a session are read: twice what a call may send as its history by default.
 MOST_BYTES = 4_194_304
@@ -29,15 +31,24 @@ _UNIT, _RETAINED = UNIT.alias("u"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
 # Whether a turn of the bank waits for projection: one probe of an index, made once a statement.
 _FACTS_WAIT = exists().where(in_bank(LEDGER), LEDGER.c.stage == inline(Stage.PROJECTION), LEDGER.c.undone)
+# More than 0 where a summary may stand before the messages numbered from here on.
+_FIRST_SEQ = (
+    select(SESSION_HISTORY.c.first_seq)
+    .where(in_bank(SESSION_HISTORY), SESSION_HISTORY.c.session_id == _IN_SESSION)
+    .scalar_subquery()
+)
 # The original item is stored in the log alone, where an erasure removes it.
 _NEWEST = (
     select(
         _UNIT.c.seq,
+        _UNIT.c.aggregate_version,
+        _UNIT.c.turn_name,
         _UNIT.c.unit_id,
         _UNIT.c.role,
         _UNIT.c.content,
         _RETAINED.c.data[inline("parts")].astext.label("parts"),
         _FACTS_WAIT.label("facts_wait"),
+        _FIRST_SEQ.label("first_seq"),
     )
     .join_from(
         _UNIT,
@@ -111,6 +122,23 @@ class KeptMessage:
     content: str = field(repr=False)
     parts: Sequence[Mapping[str, Any]] = field(repr=False)
     size: int
+    seq: int = 0
+    version: int = 0
+    turn: str = ""
+
+    @property
+    def said(self) -> SaidMessage:
+        """The message as a digest reads it."""
+        return SaidMessage(self.seq, self.version, self.turn, self.role, self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class RecentHistory:
+    """A session's newest messages, oldest first, its valid facts, and the summary of older messages if there is one."""
+
+    kept: Sequence[KeptMessage] = field(repr=False)
+    facts: Sequence[HoldingFact] = field(repr=False)
+    summary: SessionSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +175,14 @@ class SessionHistory:
         They are at most `most`, and no more after the one with which they reach `most_bytes`.
         """
         bank_id = identity.bank_id(host, bank)
+        return await self.newest(host, bank_id, identity.session_id(bank_id, session_name), most, most_bytes)
+
+    async def newest(
+        self, host: UUID, bank: UUID, session: UUID, most: int, most_bytes: int = MOST_BYTES
+    ) -> list[KeptMessage]:
+        """Return the newest messages of a session as `recent` does, by the ids of bank and session."""
         async with self._database.tenant(host, ONE_PLAN) as connection:
-            session = identity.session_id(bank_id, session_name)
-            rows = await self._read_recent(connection, host, bank_id, session, most=most, most_bytes=most_bytes)
+            rows = await self._read_recent(connection, host, bank, session, most=most, most_bytes=most_bytes)
         return _build_messages(rows)
 
     async def holding(
@@ -166,7 +199,7 @@ class SessionHistory:
 
     async def recent_and_holding(
         self, host: UUID, bank: str, session_name: str, messages: int, wanted: WantedFacts, *, within: bool
-    ) -> tuple[list[KeptMessage], list[HoldingFact]]:
+    ) -> RecentHistory:
         """Return messages (as `recent`) and facts as of one transaction; `within`: the facts of this session alone.
 
         They include facts of the session's newest turns, however many turns of other sessions wait.
@@ -176,8 +209,11 @@ class SessionHistory:
         async with self._database.tenant(host, ONE_PLAN) as connection:
             rows = await self._read_recent(connection, host, bank_id, session, most=messages)
             waits = not rows or rows[0].facts_wait
+            summary = None
+            if rows and rows[0].first_seq:
+                summary = await read_summary(connection, SessionPlace(host, bank_id, session), self._clock())
             holding = await self._read_holding(connection, host, bank_id, wanted, session, within=within, waits=waits)
-        return _build_messages(rows), holding
+        return RecentHistory(_build_messages(rows), holding, summary)
 
     async def _read_recent(
         self,
@@ -242,11 +278,13 @@ class SessionHistory:
 
 def _build_messages(rows: Sequence[DriverRow]) -> list[KeptMessage]:
     """Return the messages of these rows of RECENT, oldest first."""
-    return [_build_message(row.unit_id, row.role, row.content, row.parts or "") for row in reversed(rows)]
+    return [_build_message(row) for row in reversed(rows)]
 
 
-def _build_message(unit_id: UUID, role: str, content: str, parts: str) -> KeptMessage:
-    return KeptMessage(unit_id, role, content, orjson.loads(parts) if parts else (), max(len(content), len(parts)))
+def _build_message(row: DriverRow) -> KeptMessage:
+    content, parts = row.content, row.parts or ""
+    items, size = orjson.loads(parts) if parts else (), max(len(content), len(parts))
+    return KeptMessage(row.unit_id, row.role, content, items, size, row.seq, row.aggregate_version, row.turn_name or "")
 
 
 def _name_session(host: UUID, bank: str, session_name: str) -> dict[str, Any]:

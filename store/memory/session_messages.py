@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
-from sqlalchemy import Integer, Text, Uuid, and_, bindparam, cast, func, select, union_all
+from sqlalchemy import Integer, Text, Uuid, and_, bindparam, case, cast, exists, func, select, union_all
 from sqlalchemy.dialects.postgresql import JSONB
 
 from store import identity
@@ -18,11 +18,17 @@ from store.schema import SESSION_HISTORY, SESSION_MESSAGE, TIME, UNIT, in_bank
 
 _SESSION, _UNIT, _BROUGHT = SESSION_HISTORY.c, UNIT.c, SESSION_MESSAGE.c
 _MOST = bindparam("most", type_=Integer)
+_SUMMARISED = exists().where(
+    in_bank(SESSION_MESSAGE),
+    _BROUGHT.session_id == bindparam("session"),
+    _BROUGHT.seq == func.afterturn.summary_seq(_SESSION.first_seq),
+)
 SESSION = select(
     _SESSION.session_name,
     _SESSION.turn_count,
     _SESSION.message_count,
-    _SESSION.first_seq,
+    # A summary of ours hides nothing here: the messages that it tells of are there.
+    case((_SUMMARISED, 0), else_=_SESSION.first_seq).label("first_seq"),
     _SESSION.aggregate_version,
     _SESSION.update_ts,
 ).where(in_bank(SESSION_HISTORY), _SESSION.session_id == bindparam("session"), _SESSION.active, bank_lasts())

@@ -37,6 +37,7 @@ from store.memory.offered_turns import (
 from store.memory.open_turns import OpenTurns
 from store.memory.session_history import SessionHistory
 from store.memory.session_messages import SessionMessages
+from store.memory.session_summaries import SessionSummaries
 from store.memory.turn_writes import AppendOutcome, attach_call, write_coalesced, write_offered
 from store.off_loop import run_steps_off_loop
 from store.schema import GATEWAY_TARGET, HOST, LEDGER, UNIT
@@ -133,6 +134,7 @@ class TurnStore:
         self._database = database
         self._clock = self.clock = clock
         self.sessions = SessionHistory(database, clock)
+        self.summaries = SessionSummaries(database, clock)
         self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
         self.graph = Graph(database, clock)

@@ -18,6 +18,7 @@ FUNCTIONS = (
     "projections_of_banks",
     "projections_of_units",
     "projections_of_sessions",
+    "session_summaries",
     "keys",
     "log",
     "authority",

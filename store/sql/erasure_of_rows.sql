@@ -210,13 +210,16 @@ begin
                                    where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session);
         with numbered as (
             select s.kind, s.d->'messages' as messages,
-                   coalesce(sum(jsonb_array_length(coalesce(s.d->'messages', '[]'))) over (
-                       order by s.version rows between unbounded preceding and 1 preceding), 0) as before
+                   coalesce(afterturn.summary_seq((s.d->>'keptFrom')::int), sum(
+                       case when s.d ? 'keptFrom' then 0 else jsonb_array_length(coalesce(s.d->'messages', '[]')) end) over (
+                       order by s.version rows between unbounded preceding and 1 preceding), 0) as before,
+                   s.version
               from afterturn.effective_events(p_host, p_bank, v_session) s
         ), said as (
-            select n.before + s.nth - 1 as seq, s.message
+            select distinct on (seq) n.before + s.nth - 1 as seq, s.message
               from numbered n, jsonb_array_elements(n.messages) with ordinality as s(message, nth)
              where n.kind <> 'AgentSessionHistoryAppendedEvent' or s.message ? 'content'
+             order by seq, n.version desc
         ), ended as (
             delete from afterturn.session_message_t m
              where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session

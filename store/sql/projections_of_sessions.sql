@@ -2,7 +2,7 @@
 --
 -- Messages are rows, numbered within their session (seq): those of turns are units, those that a creation, an
 -- appended history from elsewhere or a compaction brings with their words stand in session_message_t. A history shows
--- what is numbered from first_seq on.
+-- what is numbered from first_seq on, and before it the summary of the rest, if there is one (`summary_seq`).
 
 -- A revived history begins empty; its numbering goes on, so that no message gets the number of an older one.
 create or replace function afterturn.project_session_created(p_events afterturn.event_store_t[]) returns void
@@ -75,7 +75,12 @@ begin
     end loop;
 end $$;
 
--- The history from now on: the messages the event brings, and what is said later.
+-- The history from now on: the messages the event brings, and what is said later. With `keptFrom` the messages numbered
+-- from there on stay, too, behind the only one of the event, a summary. That one takes no number of a message: it stands
+-- below 0, at `summary_seq`, and the next summary replaces it.
+create or replace function afterturn.summary_seq(p_first int) returns int
+language sql immutable parallel safe return -1 - p_first;
+
 create or replace function afterturn.project_session_compacted(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
@@ -85,18 +90,25 @@ begin
               and s.session_id = (e.data->>'sessionId')::uuid) is null;
     with compacted as (
         update agent_session_history_t s
-           set first_seq = s.message_count,
-               message_count = s.message_count + jsonb_array_length(e.d->'messages'),
+           set first_seq = coalesce((e.d->>'keptFrom')::int, s.message_count),
+               message_count = s.message_count
+                   + case when e.d ? 'keptFrom' then 0 else jsonb_array_length(e.d->'messages') end,
                metadata = coalesce(e.d->'metadata', s.metadata), last_position = e.position,
                aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
           from afterturn.events_about(p_events, 'AgentSessionHistoryCompactedEvent', 'sessionId') e
          where s.host_id = e.host_id and s.bank_id = e.bank_id and s.session_id = e.thing
            and s.aggregate_version < e.aggregate_version
-        returning s.host_id, s.bank_id, s.session_id, s.first_seq, e.d->'messages' as messages
+        returning s.host_id, s.bank_id, s.session_id, e.d->'messages' as messages,
+                  case when e.d ? 'keptFrom' then afterturn.summary_seq(s.first_seq) else s.first_seq end as first
+    ), replaced as (
+        delete from session_message_t m using compacted c
+         where m.host_id = c.host_id and m.bank_id = c.bank_id and m.session_id = c.session_id and m.seq < 0
+           and m.seq <> c.first
     )
-    insert into session_message_t (host_id, bank_id, session_id, seq, message)
-    select c.host_id, c.bank_id, c.session_id, c.first_seq + said.nth - 1, said.message
-      from compacted c, jsonb_array_elements(c.messages) with ordinality as said(message, nth);
+    insert into session_message_t as m (host_id, bank_id, session_id, seq, message)
+    select c.host_id, c.bank_id, c.session_id, c.first + said.nth - 1, said.message
+      from compacted c, jsonb_array_elements(c.messages) with ordinality as said(message, nth)
+    on conflict (host_id, bank_id, session_id, seq) do update set message = excluded.message;
 end $$;
 
 create or replace function afterturn.project_session_deleted(p_events afterturn.event_store_t[]) returns void

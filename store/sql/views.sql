@@ -66,7 +66,12 @@ create or replace view hindsight.agent_session_history_t with (security_invoker)
                        and k.unit_id = (s.message->>'unitId')::uuid and k.active
                      where s.host_id = h.host_id and s.bank_id = h.bank_id and s.session_id = h.session_id
                        and s.seq >= h.first_seq and (s.message->'content' is not null or k.content is not null)
-                     order by s.seq desc limit 40)) m
+                     order by s.seq desc limit 40)
+                   union all
+                   (select -1 as seq, jsonb_build_object('role', 'summary', 'name', null, 'content', t.told,
+                                                            'timestamp', null) as message
+                      from (select afterturn.summary_of(h.host_id, h.bank_id, h.session_id, h.first_seq, now()) as told) t
+                     where t.told is not null)) m
                 order by m.seq desc limit 40) n), '[]'::jsonb) as messages,
            h.metadata, h.aggregate_version, h.active, h.update_ts, h.update_user
       from afterturn.agent_session_history_t h;

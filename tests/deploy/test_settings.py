@@ -253,15 +253,22 @@ settings:
 """
 
 
-OF_EFFECT = ("recent_context_items", "recall_facts_limit", "search_limit", "l1_retention_days", "l2_retention_days")
+OF_EFFECT = (
+    "recent_context_items",
+    "recall_facts_limit",
+    "search_limit",
+    "compact_threshold",
+    "l1_retention_days",
+    "l2_retention_days",
+)
 #: What the seed's example names and nothing here does, with a value past each end of its range, and of another type.
 IDLE: dict[str, tuple[str, ...]] = {
-    "compact_threshold": ("0", "1", "-0.1", "much", ".nan"),
     "compaction_min_age_hours": ("-1", "876001", "soon"),
     "summary_refresh_interval_minutes": ("-1", "525601", "[60]"),
     "max_processed_turns": ("0", "-1", "1000000001"),
 }
 RANGES = IDLE | {
+    "compact_threshold": ("0", "1", "-0.1", "much", ".nan"),
     "recent_context_items": ("-1", "129", "many"),
     "recall_facts_limit": ("-1", "201"),
     "search_limit": ("-1", "21"),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from embeddings.errors import EmbeddingError
 from embeddings.retry import Backoff
 from producers.service.gateway_clients import GatewayClients
+from producers.service.session_summaries import Summariser
 from store.ledger.circuit_breakers import Gate
 from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Ledger
@@ -96,6 +97,8 @@ class Crew:
     max_attempts: int = 5
     clock: Clock = now
     lease: timedelta = LEASE
+    #: Summarises long sessions; None: none is.
+    summariser: Summariser | None = None
     notified: list[Stage] = field(default_factory=list)
 
     def work(self, stage: Stage) -> StageWork:
@@ -108,10 +111,11 @@ class Crew:
                     database, DeliveryWriter(database), self.gateways, self.settings, rules, lambda: 0.0
                 )
             case Stage.EXTRACTION:
-                return ExtractionStage(database, self.reader.version if self.reader else None)
+                limits = None if self.summariser is None else self.summariser.limits
+                return ExtractionStage(database, self.reader.version if self.reader else None, limits)
             case Stage.ENRICHMENT:
                 gate = self.model_gate or model_gate(database, EnrichmentSettings())
-                return EnrichmentStage(database, self.reader, gate)
+                return EnrichmentStage(database, self.reader, gate, self.summariser)
             case Stage.EMBEDDING:
                 return EmbeddingStage(database, self.embedder)
             case Stage.PROJECTION:

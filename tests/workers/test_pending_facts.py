@@ -87,7 +87,7 @@ async def test_facts_that_are_put_in_line_while_a_session_is_read_are_told_once(
 
     for name in ("fetch_rows", "read_said_facts"):
         monkeypatch.setattr(session_history, name, draining(getattr(session_history, name)))
-    _, held = await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(50), within=False)
+    held = (await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(50), within=False)).facts
     assert drained
     assert [(one.fact_id, one.value) for one in held] == [
         ("user_name", "Ann Moore"),

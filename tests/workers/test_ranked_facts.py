@@ -141,6 +141,6 @@ async def test_a_fact_of_a_session_is_ranked_among_those_of_this_session_alone(w
     await say(world, "ann", "I like jazz.", session="other")
     history = SessionHistory(world.database, lambda: NOON)
     for _ in range(2):
-        _, found = await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(20, "ann"), within=True)
+        found = (await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(20, "ann"), within=True)).facts
         assert [(one.value, one.whose) for one in found] == [("tea", Whose.OWN)]
         await Crew(world).drain()

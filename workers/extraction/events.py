@@ -53,6 +53,11 @@ def reading_id(turn: UUID, version: str) -> UUID:
     return uuid5(turn, f"reading:{version}")
 
 
+def summary_id(turn: UUID) -> UUID:
+    """Return the id of the ledger row by which the session of a turn is summarised."""
+    return uuid5(turn, "session summary")
+
+
 def list_subjects(events: Sequence[Event], unit: UUID) -> frozenset[str]:
     """Return the subjects of the events derived from one message: its mentions, its facts, and the links of both."""
     data = {event["subject"]: event["data"] for event in events}

@@ -1,7 +1,7 @@
 """The extraction stage: reads the turns of a session, applies the rules, writes their findings once."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -17,13 +17,14 @@ from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims, lock_he
 from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
+from store.memory.session_summaries import SummaryLimits, find_due
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.retention import TierRetention
 from store.tenancy.languages import Languages, rules_for_writing
 from store.text.rules import ExtractedFact, Extraction, MessageText, TurnText, extract_turn
 from store.text.rules.corrections import find_corrections
 from store.text.word_rules import AUTO, WordRules, rules_of
-from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id
+from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id, summary_id
 from workers.extraction.reextraction import build_follow_ups, find_corrected_unit, resume_ended
 from workers.metrics import FACT_WRITE
 from workers.places import Places
@@ -35,11 +36,13 @@ _NO_FACTS: Mapping[UUID, Sequence[ExtractedFact]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ExtractionStage:
-    """The extraction stage: writes entities, mentions and facts of turns; opens rows to embed facts, and to enrich."""
+    """The extraction stage: writes entities, mentions and facts of turns; opens rows to embed, enrich and summarise."""
 
     database: Database
     #: The extractor version of the model that reads the turns next; None: no model does.
     model_version: str | None = None
+    #: When a session of a tenant's bank is summarised; None: never.
+    limit_summaries: Callable[[UUID, UUID], SummaryLimits] | None = None
     languages: Languages = field(init=False)
     #: One thread applies rules at a time: several would only compete for the interpreter lock. Beside a long piece, one
     #: more does for another tenant.
@@ -69,6 +72,7 @@ class ExtractionStage:
                 row.item_id: unit for row in rows if (unit := find_corrected_unit(row, turns[row.turn_id])) is not None
             }
             facts = await self._write(connection, host, rows, derived, again)
+            long = await self._open_summaries(connection, host, rows)
             outcomes = [Outcome(row.item_id) for row in rows]
             await close_claims(connection, ours, outcomes)
         for row in rows:
@@ -76,7 +80,7 @@ class ExtractionStage:
                 FACT_WRITE.labels(tier).inc()
         ready_stages = {Stage.PROJECTION}
         ready_stages |= {Stage.EMBEDDING} if facts else set()
-        ready_stages |= {Stage.ENRICHMENT} if self.model_version is not None else set()
+        ready_stages |= {Stage.ENRICHMENT} if self.model_version is not None or long else set()
         return Worked(outcomes, frozenset(ready_stages))
 
     async def _read_corrected(
@@ -130,6 +134,16 @@ class ExtractionStage:
         await open_follow_ups(connection, host, wanted)
         return bool(with_facts)
 
+    async def _open_summaries(self, connection: AsyncConnection, host: UUID, rows: Sequence[LedgerRow]) -> bool:
+        """Open a row for each session of these turns of one bank that is to be summarised; return whether one is."""
+        last = {row.session_id: row for row in rows if row.item_id == row.turn_id}
+        if self.limit_summaries is None or not last:
+            return False
+        bank = rows[0].bank_id
+        due = await find_due(connection, host, bank, list(last), self.limit_summaries(host, bank))
+        await open_follow_ups(connection, host, [_summary_row(last[session]) for session in due])
+        return bool(due)
+
 
 def _embedding_row(row: LedgerRow, position: int) -> FollowUp:
     """Return the row by which a turn's facts are embedded; `position` is that of the first of them in the log."""
@@ -145,6 +159,13 @@ def _reading_row(row: LedgerRow, version: str) -> FollowUp:
     item = reading_id(row.turn_id if row.item_id == row.turn_id else row.item_id, version)
     place = row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
     return FollowUp(Stage.ENRICHMENT, item, item, *place, reads_texts=True)
+
+
+def _summary_row(row: LedgerRow) -> FollowUp:
+    """Return the row by which a turn's session is summarised."""
+    item = summary_id(row.turn_id)
+    place = row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
+    return FollowUp(Stage.ENRICHMENT, item, item, *place)
 
 
 def _derive_all(

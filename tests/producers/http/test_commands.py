@@ -163,7 +163,19 @@ async def test_a_session_is_begun_appended_to_and_ended(world: World, ana: Tenan
     )
     assert len(rows) == 2
     assert all("violin" in row[0] and token not in row[0] for row in rows)
-    assert (await do(ana, "deleteAgentSessionHistory", **session))["aggregateVersion"] == 4
+    summary = [{"role": "system", "content": f"A violin, twice; {token}"}]
+    assert (await do(ana, "compactAgentSessionHistory", "c", messages=summary, **session))["aggregateVersion"] == 4
+    assert (await do(ana, "compactAgentSessionHistory", "c", messages=summary, **session))["aggregateVersion"] == 4
+    action = "compactAgentSessionHistory"
+    assert await refused(ana, action, messages=summary, keptFrom=1, **session) == "INVALID_ARGUMENT"
+    [shown] = await world.sql(
+        "select cast(messages as text) from hindsight.agent_session_history_t where host_id = :host",
+        host=identity.host_id(ana.host),
+    )
+    assert "twice" in shown[0]
+    assert "The violin" not in shown[0]
+    assert token not in shown[0]
+    assert (await do(ana, "deleteAgentSessionHistory", **session))["aggregateVersion"] == 5
     await do(ana, "updateAgentMemoryBank", disposition={"tone": f"warm {token}"})
     logged = await world.sql(
         "select cast(e as text) from afterturn.event_store_t e where host_id = :host", host=identity.host_id(ana.host)
@@ -220,7 +232,7 @@ async def test_a_command_reaches_no_bank_of_another_agent_user_or_tenant(world: 
 
 async def test_what_is_no_command_is_refused_before_anything_is_written(world: World, ana: Tenant) -> None:
     await do(ana, "createAgentMemoryBank")
-    for action in ("updateAgentMemoryUnit", "createAgentMemoryReflection", "compactAgentSessionHistory", "dropTables"):
+    for action in ("updateAgentMemoryUnit", "createAgentMemoryReflection", "dropTables"):
         assert await refused(ana, action) == "INVALID_ARGUMENT"
     assert await refused(ana, "createAgentMemoryDirective", name="x", content="y", unknown=1) == "INVALID_EVENT"
     assert await refused(ana, "createAgentMemoryLink", fromUnitId="x", toUnitId="y", linkType="z") == "INVALID_ARGUMENT"

@@ -206,7 +206,8 @@ async def test_trap_10_a_setting_has_its_effect_or_says_that_it_has_none(world: 
         if isinstance(field.json_schema_extra, dict) and NO_EFFECT in field.json_schema_extra
     }  # fmt: skip
     # Retention: tests/workers/maintenance/test_tiers.py; by tenant and bank: tests/producers/mcp/test_bank_memory.py.
-    elsewhere = {"l1_retention_days", "l2_retention_days", "tiers", "tenants", "heuristic"}
+    # The threshold: tests/producers/service/test_session_summaries.py.
+    elsewhere = {"compact_threshold", "l1_retention_days", "l2_retention_days", "tiers", "tenants", "heuristic"}
     assert set(TurnMemorySettings.model_fields) == {*changed, *silent, *elsewhere}
     settings = ApiSettings(mcp=McpSettings(memory=TurnMemorySettings.model_validate(changed)))
     made = build(world.postgres, broker_of(valkey.url, "changed"), settings=settings)
@@ -217,7 +218,8 @@ async def test_trap_10_a_setting_has_its_effect_or_says_that_it_has_none(world: 
                 items = [said(f"boiler {session} {n}")]
                 await call(client, "memory_after_turn", session_id=session, turn_id=str(n), input_items=items)
             shown = await call(client, "memory_before_turn", session_id="s", current_input="which boiler?")
-        assert shown["input_items"][2:] == [said("boiler s 3"), said("which boiler?")]
+        assert shown["input_items"][3:] == [said("boiler s 3"), said("which boiler?")]
+        assert '"earlier":' in str(shown["input_items"][2])
         told = str(shown["input_items"][1])
         assert [told.count(f"boiler s {n}") for n in (1, 2)] in ([0, 1], [1, 0])
         assert "boiler old" not in told

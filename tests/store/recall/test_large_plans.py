@@ -189,7 +189,8 @@ async def person(database: Database, key: PersonKey) -> object:
 
 async def session(database: Database, *, within: bool) -> object:
     read = SessionHistory(database, lambda: NOON)
-    kept, facts = await read.recent_and_holding(HOST, HOME, "s3", 20, WantedFacts(20, said="the lake"), within=within)
+    found = await read.recent_and_holding(HOST, HOME, "s3", 20, WantedFacts(20, said="the lake"), within=within)
+    kept, facts = found.kept, found.facts
     assert kept
     assert len(facts) == (5 if within else 20)
     return kept

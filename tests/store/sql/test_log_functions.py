@@ -290,3 +290,36 @@ async def test_set_schema_version_is_what_schema_version_answers(owner: AsyncCon
             owner, "select afterturn.set_schema_version(:revision, :oldest)", revision=told[0], oldest=told[1]
         )
         assert await by_owner(owner, "select * from afterturn.schema_version()") == [told]
+
+
+async def test_a_session_is_summarised_when_it_is_long_and_its_summary_is_read(database: Database, host: UUID) -> None:
+    session, place = uuid_of("session a"), {"host": host, "bank": BANK}
+    due = "select afterturn.sessions_to_summarise(:host, :bank, array[cast(:session as uuid)], :items, 1000)"
+    read = "select first_seq, summary, messages from afterturn.session_summary(:host, :bank, :session, :now)"
+    first = "select afterturn.first_to_summarise(:host, :bank, :session, 2)"
+    about = {**place, "session": session, "now": NOON}
+    assert await rows(database, host, read, **about) == []
+    begun = [event(host, E.BANK_CREATED), event(host, E.SESSION_CREATED)]
+    await value(database, host, APPEND, host=host, events=as_json(*begun), expected="{}")
+    assert await rows(database, host, read, **about) == [(0, None, None)]
+    assert await rows(database, host, due, **about, items=0) == [], "a history with words of its own is its platform's"
+    await rows(database, host, "delete from session_message_t returning 1")
+    assert await rows(database, host, due, **about, items=0) == [(session,)]
+    assert await rows(database, host, due, **about, items=1) == []
+    summary = event(host, E.SESSION_COMPACTED, 2)
+    told = {
+        "kind": "session_summary",
+        "entries": [{"seq": 0, "version": 1, "kind": "stated", "text": "x", "turn": "t"}],
+    }
+    summary["data"] |= {"keptFrom": 2, "messages": [{"role": "summary", "content": told}]}
+    await value(database, host, APPEND, host=host, events=as_json(summary), expected="{}")
+    assert await rows(database, host, read, **about) == [(2, {**told, "entries": []}, None)], "it names no unit"
+    assert await value(database, host, first, **about) == 2
+    await rows(database, host, "delete from session_message_t returning 1")
+    assert await value(database, host, first, **about) == 0
+    assert await rows(database, host, read, **about) == [(2, None, None)]
+    foreign = await new_host(database)
+    assert await rows(database, foreign, read, **about) == []
+    assert await rows(database, foreign, due, **about, items=0) == []
+    numbers = "select afterturn.summary_seq(2), afterturn.summary_of(:host, :bank, :session, 2, :now)"
+    assert await rows(database, host, numbers, **about) == [(-3, None)]

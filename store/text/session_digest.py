@@ -1,0 +1,218 @@
+"""Selects what a conversation is about: sentences that ask, decide, state, name something or leave it open. Pure.
+
+A digest is words of the messages themselves, each with the number of its message: what is forgotten or erased is left
+out by that number alone. A summary and an abstract are printed from it. Its time is in proportion to the text.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from zlib import crc32
+
+from store.text.stopwords import STOP_WORDS
+
+#: Characters of a message that are read, of a tool's output, and of an entry's text.
+READ, READ_OF_TOOL, LONGEST = 4_000, 600, 200
+#: Sentences of fewer characters say nothing by themselves.
+SHORTEST = 8
+#: Most entries that one message gives.
+MOST_OF_MESSAGE = 6
+
+
+class DigestKind(StrEnum):
+    """What an entry of a digest does in its conversation."""
+
+    DECIDED = "decided"
+    ASKED = "asked"
+    STATED = "stated"
+    NAMED = "named"
+    OPEN = "open"
+    #: The words of a summary that a platform wrote.
+    SAID = "said"
+
+
+#: The most entries of each kind that a digest holds.
+MOST: Mapping[DigestKind, int] = {
+    DigestKind.DECIDED: 12,
+    DigestKind.ASKED: 12,
+    DigestKind.STATED: 20,
+    DigestKind.NAMED: 16,
+    DigestKind.OPEN: 8,
+}
+_ORDER = {kind: number for number, kind in enumerate(DigestKind)}
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """One message: its number in the session, the version of its unit, its turn, who spoke, and what was said."""
+
+    seq: int
+    version: int
+    turn: str
+    role: str
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DigestEntry:
+    """One entry: a sentence of the message `seq` in this version."""
+
+    kind: DigestKind
+    text: str = field(repr=False)
+    turn: str
+    seq: int
+    version: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry as an event holds it."""
+        return {"kind": self.kind, "text": self.text, "turn": self.turn, "seq": self.seq, "version": self.version}
+
+
+def read_entry(told: Mapping[str, Any]) -> DigestEntry:
+    """Return an entry from the form in which an event holds it."""
+    return DigestEntry(DigestKind(told["kind"]), told["text"], told["turn"], told["seq"], told["version"])
+
+
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_ENDS = r".!?\u3002\uff1f\uff01"
+# A dot within a word or a number ends no sentence.
+_SENTENCE = re.compile(rf"[^{_ENDS}\n]+(?:[.!?](?=[^\s.!?\"')\]])[^{_ENDS}\n]*)*[{_ENDS}]*")
+_QUESTION_ENDS = ("?", "\uff1f", "\u061f")
+_REQUEST = re.compile(
+    r"(?:please|can you|could you|would you|will you|i (?:want|need|would like|'d like) you to|help me|tell me"
+    r"|show me|let me know|write|make|add|fix|find|list|explain|create|remove|delete|rename|run|check|change|update"
+    r"|book|send|remind me|remember|compare|translate|summari[sz]e|plan|draft|schreib|bitte|peux-tu|por favor)\b",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:decid(?:e|ed|es|ing)|decision|agreed?(?: (?:on|to|that))|settled on|ch(?:oose|ose|osen)|opted for"
+    r"|let'?s (?:go|use|take|do|keep|call|stay|meet)"
+    r"|(?:we|i)(?:'ll| will| shall) (?:go with|use|take|keep|call|stay with|name|move|stick)|going with"
+    r"|approved|confirmed|rejected|cancell?ed|from now on"
+    r"|entschieden|beschlossen|abgemacht|d\u00e9cid\u00e9|decidido|deciso|besloten)\b",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"\b(?:todo|to-do|open (?:question|point|issue|end)s?"
+    r"|still (?:need|needs|have to|has to|open|unclear|missing|to (?:be|do)|waiting|pending)"
+    r"|not (?:yet|sure|decided|clear)|undecided|unresolved|pending|waiting (?:for|on)|follow(?:-| )?up|remains to"
+    r"|next step|blocked (?:by|on)|to be (?:decided|done|confirmed)|tbd"
+    r"|noch (?:offen|unklar)|\u00e0 d\u00e9cider|pendiente)\b",
+    re.IGNORECASE,
+)
+_STATED = re.compile(
+    r"\b(?:i(?:'m|'ve| am| have| had| was| live| work| moved| like| love| hate| prefer| need| use| own| bought| sold)"
+    r"|my|our|we(?:'re|'ve| are| have| use| moved)|is|are|was|were|has|costs?|means|lives|works|called|named"
+    r"|ist|sind|hei\u00dft|est|es|\u00e8)\b",
+    re.IGNORECASE,
+)
+_FILE = re.compile(
+    r"(?<![\w/.])(?:[\w-]{1,60}/){1,8}[\w.-]{1,80}\w"
+    r"|(?<![\w/.])[\w-]{1,60}\.(?:py|js|ts|tsx|go|rs|c|h|cpp|java|sql|md|txt|json|ya?ml|toml|ini|cfg|csv|xlsx?|docx?"
+    r"|pptx?|pdf|html|css|sh|log|png|jpe?g|zip|tar|gz|lock|env)\b"
+)
+_NUMBER = re.compile(
+    r"(?<![\w.])[$\u20ac\u00a3]?\d[\d.,:/-]{0,20}\d?\s?(?:%|\u20ac|[A-Za-z]{1,8}\b)?|\b[A-Z]{2,8}-\d{1,8}\b"
+)
+_CAPITAL = r"[A-Z\u00c0-\u00de]"
+_NAME = re.compile(
+    rf"(?<!^)(?<![.!?:]\s)(?<!\")\b{_CAPITAL}[\w'\u2019-]{{2,30}}(?:\s{_CAPITAL}[\w'\u2019-]{{1,30}}){{0,3}}"
+)
+_WORD = re.compile(r"[^\W\d_][\w'\u2019-]{3,30}")
+_BLANKS = re.compile(r"\s+")
+
+
+def digest_messages(messages: Iterable[SaidMessage]) -> list[DigestEntry]:
+    """Return the entries of a conversation, at most `MOST` of each kind, by kind and number.
+
+    A long one is read in parts, whose entries `merge_entries` joins.
+    """
+    return merge_entries(entry for message in messages for entry in _read_message(message))
+
+
+def merge_entries(entries: Iterable[DigestEntry]) -> list[DigestEntry]:
+    """Return the entries worth most of each kind, without repetitions; of two alike the first in the conversation."""
+    first: dict[tuple[DigestKind, str], DigestEntry] = {}
+    for entry in sorted(entries, key=lambda one: (one.seq, one.kind)):
+        first.setdefault((entry.kind, _BLANKS.sub(" ", entry.text).casefold()), entry)
+    kinds = defaultdict[DigestKind, list[DigestEntry]](list)
+    for entry in first.values():
+        kinds[entry.kind].append(entry)
+    chosen = [
+        one
+        for kind, found in kinds.items()
+        for one in sorted(found, key=weigh_entry, reverse=True)[: MOST.get(kind, 0)]
+    ]
+    return sorted(chosen, key=lambda one: (_ORDER[one.kind], one.seq))
+
+
+def weigh_entry(entry: DigestEntry) -> tuple[float, int]:
+    """Return how much an entry is worth: what names something before what does not; alike ones spread evenly."""
+    names = len(_NAME.findall(entry.text)) + 2 * len(_FILE.findall(entry.text)) + len(_NUMBER.findall(entry.text))
+    return min(names, 4) + min(len(entry.text), 80) / 80, crc32(b"%d" % entry.seq)
+
+
+def find_topics(texts: Sequence[str], most: int) -> list[str]:
+    """Return the words that most of these texts have in common, the most frequent first."""
+    found, shown = Counter[str](), dict[str, str]()
+    for text in texts:
+        words = {word.casefold(): word for word in _WORD.findall(text)}
+        for folded, word in words.items():
+            if folded not in STOP_WORDS and folded not in _NO_TOPICS:
+                found[folded] += 1
+                shown.setdefault(folded, word)
+    ranked = sorted(found, key=lambda word: (-found[word], word))
+    return [shown[word] for word in ranked[:most]]
+
+
+def find_people(texts: Sequence[str], is_person: Callable[[str], bool], most: int) -> list[str]:
+    """Return the names of people in these texts, the most frequent first. `is_person` judges a first name."""
+    names = Counter(name for text in texts for name in set(_NAME.findall(f". {text}")) if is_person(name.split()[0]))
+    return sorted(names, key=lambda name: (-names[name], name))[:most]
+
+
+_COMMON = (
+    "that this what when where which about with from have your please could would should there their them then than "
+    "also need want like going just still make will into over some more most very only other after before because "
+    "decided agreed think know tell show remember been using used today tomorrow turn"
+)
+_NO_TOPICS = frozenset(_COMMON.split())
+
+
+def _read_message(message: SaidMessage) -> Iterator[DigestEntry]:
+    spoken = message.role in ("user", "assistant")
+    text = _FENCED.sub(" ", message.content[: READ if spoken else READ_OF_TOOL])
+    given = 0
+    for sentence in _SENTENCE.findall(text):
+        told = _BLANKS.sub(" ", sentence).strip(" -*\u2022#>")
+        if len(told) < SHORTEST or (kind := _choose_kind(message.role, told)) is None:
+            continue
+        yield DigestEntry(kind, _cut(told), message.turn, message.seq, message.version)
+        given += 1
+        if given == MOST_OF_MESSAGE:
+            return
+
+
+def _choose_kind(role: str, sentence: str) -> DigestKind | None:
+    if role not in ("user", "assistant"):
+        return DigestKind.NAMED if _FILE.search(sentence) else None
+    if _OPEN.search(sentence):
+        return DigestKind.OPEN
+    if sentence.endswith(_QUESTION_ENDS):
+        return DigestKind.ASKED if role == "user" else None
+    if _DECIDED.search(sentence):
+        return DigestKind.DECIDED
+    if role == "user" and (_REQUEST.match(sentence) or _STATED.search(sentence)):
+        return DigestKind.ASKED if _REQUEST.match(sentence) else DigestKind.STATED
+    return DigestKind.NAMED if _names_something(sentence) else None
+
+
+def _names_something(sentence: str) -> bool:
+    return bool(_FILE.search(sentence) or _NUMBER.search(sentence) or _NAME.search(sentence))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "\u2026"

@@ -1,0 +1,353 @@
+"""A long session is summarised, not cut: a turn is given what came before, and nothing that is gone."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import httpx
+import orjson
+import pytest
+
+from producers.mcp.bank_memory import BankMemory
+from producers.mcp.settings import TurnMemorySettings
+from producers.service.session_summaries import Summarised, Summariser
+from producers.turns.history import keep_paired
+from store import identity
+from store.memory.session_summaries import SessionPlace, SessionSummaries, SessionSummary
+from store.memory.turns import TurnStore
+from store.replay import ReplayScope, verify_log
+from tests.client.loopback import loopback
+from tests.producers.conftest import Tenant, World
+from tests.producers.turns.test_cut_histories import refuse_unpaired, said, turn_of
+
+BEFORE, AFTER = "/api/v1/turns/before", "/api/v1/turns/after"
+#: What the first half of a long session says, and a question about it with a word of its answer.
+PLANTED = (
+    ("My name is Tilda Sorensen and I run the harbour office.", "What is my name?", "Tilda"),
+    ("We decided to call the release Kestrel.", "What did we call the release?", "Kestrel"),
+    ("The budget for the quay is 48,200 EUR.", "What is the budget for the quay?", "48,200"),
+    ("The tide tables are in data/tides-2031.csv.", "Which file holds the tide tables?", "tides-2031.csv"),
+    ("Could you compare the cranes of Liebherr and Konecranes?", "Which cranes did I ask about?", "Konecranes"),
+    ("It is still open who inspects the north lock.", "What is open about the north lock?", "inspects"),
+    ("Our pilot is called Ibrahim Haddad.", "Who is our pilot?", "Ibrahim"),
+    ("Let's use Mapnik for the charts.", "What do we use for the charts?", "Mapnik"),
+    ("The ferry to Vlieland leaves at 07:40.", "When does the ferry to Vlieland leave?", "07:40"),
+    ("I prefer the reports in German.", "In which language do I prefer reports?", "German"),
+)
+
+
+def summariser_of(world: World, **settings: Any) -> Summariser:
+    turns = TurnStore(world.database, world.clock)
+    return Summariser(turns.summaries, turns.sessions, BankMemory(TurnMemorySettings(**settings)).limit_summaries)
+
+
+def place_of(tenant: Tenant, session: str = "s", bank: str = "default") -> SessionPlace:
+    host = identity.host_id(tenant.host)
+    bank_id = identity.bank_id(host, bank)
+    return SessionPlace(host, bank_id, identity.session_id(bank_id, session))
+
+
+async def keep(tenant: Tenant, turn: str, items: Sequence[Any], session: str = "s", **more: Any) -> None:
+    body = {"session_id": session, "turn_id": turn, "input_items": [], "output_items": list(items), **more}
+    reply = await tenant.http.post(AFTER, json=body)
+    assert reply.status_code == 200, reply.text
+
+
+async def talk(tenant: Tenant, messages: int, first: int = 0, session: str = "s") -> None:
+    """Keep turns of ten plain messages each."""
+    for at in range(first, first + messages, 10):
+        items = [said(f"Item {n} of Anna weighs {n + 100} kg.") for n in range(at, at + 10)]
+        await keep(tenant, f"t{at}", items, session)
+
+
+async def prepare(tenant: Tenant, asked: str = "and now?", **more: Any) -> list[dict[str, Any]]:
+    body = {"session_id": "s", "turn_id": "next", "current_input": [said(asked)], **more}
+    reply = await tenant.http.post(BEFORE, json=body)
+    assert reply.status_code == 200, reply.text
+    items: list[dict[str, Any]] = reply.json()["input_items"]
+    return items
+
+
+def find_summary(items: Sequence[dict[str, Any]]) -> str:
+    found = [text for item in items if "from earlier in this conversation" in (text := str(item.get("content")))]
+    assert len(found) <= 1
+    return "".join(found)
+
+
+async def count_compacted(world: World, tenant: Tenant) -> int:
+    rows = await world.sql(
+        "select count(*) from afterturn.event_store_t where host_id = :h and event_type like '%Compacted%'",
+        h=identity.host_id(tenant.host),
+    )
+    return int(rows[0][0])
+
+
+async def test_a_session_of_two_thousand_items_is_taken_at_every_budget_and_answers_for_its_first_half(
+    world: World, ana: Tenant
+) -> None:
+    planted, number = list(PLANTED), 0
+    for turn in range(20):
+        items = [item for n in range(turn * 8, turn * 8 + 8) for item in turn_of(n)]
+        if turn < 10:
+            items.append(said(planted[turn][0]))
+        await keep(
+            ana, f"t{turn}", [*items, *(said(f"Noted {turn}.{n}", "assistant") for n in range(100 - len(items)))]
+        )
+        number += 100
+    assert (await summariser_of(world).summarise(place_of(ana))).messages > number - 40
+    with loopback() as server, httpx.Client(base_url=server.url) as model:
+        server.answer = refuse_unpaired
+        for budget in (200, 300, 500, 800, 1_200, 2_000, 4_000, 8_000, 20_000):
+            items = await prepare(ana, max_input_tok=budget)
+            reply = await asyncio.to_thread(model.post, "/v1/responses", json={"input": items})
+            assert reply.status_code == 200, (budget, reply.text)
+    whole = await prepare(ana)
+    assert find_summary(whole)
+    assert [item["role"] for item in whole[:2]] == ["developer", "user"]
+    for _, question, answer in PLANTED:
+        items = await prepare(ana, question)
+        assert answer in str(items[:-1]), question
+
+
+async def test_a_prepared_turn_tells_what_the_budget_drops_before_any_worker_ran(ana: Tenant) -> None:
+    await keep(ana, "1", [said("We decided to meet in Bruges."), said("x " * 3_000, "assistant"), said("Fine.")])
+    items = await prepare(ana, max_input_tok=600)
+    assert "Bruges" in find_summary(items)
+    assert [item["content"][0]["text"] for item in items[-2:]] == ["Fine.", "and now?"]
+    whole = await prepare(ana)
+    assert (len(whole), find_summary(whole)) == (4, "")
+
+
+async def test_the_summary_stands_before_the_newest_items_within_the_budget_and_covers_all_between(
+    world: World, ana: Tenant
+) -> None:
+    await talk(ana, 70)
+    assert await summariser_of(world).summarise(place_of(ana)) == Summarised(40, 0)
+    await keep(ana, "later", [said("We decided to keep Otto."), *(said(f"Still {n}") for n in range(30))])
+    reply = await ana.http.post(
+        BEFORE, json={"session_id": "s", "turn_id": "n", "current_input": [said("?!")], "max_input_tok": 4_000}
+    )
+    items = reply.json()["input_items"]
+    at = next(n for n, item in enumerate(items) if find_summary([item]))
+    assert [item["content"][0]["text"] for item in items[at + 1 :]] == [*(f"Still {n}" for n in range(30)), "?!"]
+    assert "Otto" in str(items[at]), "said after the summary was written, and shown no longer"
+    assert "(turn t0)" in str(items[at]) or "(turn t10)" in str(items[at])
+    assert reply.json()["context_token_count"] <= 4_000
+
+
+@pytest.mark.law("L8")
+async def test_a_summary_that_comes_back_is_not_kept(world: World, ana: Tenant) -> None:
+    await talk(ana, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    prepared = await prepare(ana, "what next?")
+    assert find_summary(prepared)
+    await ana.http.post(AFTER, json={"session_id": "s", "turn_id": "n", "input_items": prepared, "output_items": []})
+    rows = await world.sql(
+        "select content from afterturn.agent_memory_unit_t where host_id = :h and turn_name = 'n'",
+        h=identity.host_id(ana.host),
+    )
+    assert [row[0] for row in rows] == ["what next?"]
+    asjson = await prepare(ana, "what next?", reference="json")
+    told = next(text for item in asjson if '"earlier"' in (text := str(item["content"][0].get("text"))))
+    await ana.http.post(AFTER, json={"session_id": "z", "turn_id": "n", "input_items": [said(told), said("hm")]})
+    kept = await world.sql(
+        "select content from afterturn.agent_memory_unit_t where host_id = :h and session_name = 'z'",
+        h=identity.host_id(ana.host),
+    )
+    assert [row[0] for row in kept] == ["hm"]
+
+
+@pytest.mark.law("L2")
+async def test_a_summary_is_written_once_and_only_for_a_session_that_is_long(world: World, ana: Tenant) -> None:
+    summariser = summariser_of(world)
+    await talk(ana, 60)
+    assert await summariser.summarise(place_of(ana)) == Summarised(0, 0)
+    await talk(ana, 10, 60)
+    found = await asyncio.gather(*(summariser.summarise(place_of(ana)) for _ in range(4)))
+    assert sorted(one.messages for one in found) == [0, 0, 0, 40]
+    assert await summariser.summarise(place_of(ana)) == Summarised(0, 0)
+    assert await count_compacted(world, ana) == 1
+    assert (await summariser.summarise(place_of(ana, "unknown"))) == Summarised(0, 0)
+
+
+async def test_the_threshold_summarises_few_large_items_and_the_rest_stays(world: World, ana: Tenant) -> None:
+    await keep(ana, "1", [said(f"The report of lock {n} weighs {n} kg. " + "lock " * 4_000) for n in range(6)])
+    assert await summariser_of(world).summarise(place_of(ana)) == Summarised(0, 0)
+    # A tenth of 120,000 tokens; half of it is left for the newest items.
+    assert await summariser_of(world, compact_threshold=0.1).summarise(place_of(ana)) == Summarised(5, 0)
+    items = await prepare(ana, max_input_tok=0)
+    assert "report of lock 2" in find_summary(items)
+    assert len([item for item in items if "lock lock" in str(item)]) == 1
+
+
+@pytest.mark.law("L2")
+async def test_a_turn_written_meanwhile_stays_and_another_summary_written_meanwhile_wins(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(ana, 70)
+    write, begun = SessionSummaries.write, list[int]()
+
+    async def late(self: SessionSummaries, *rest: Any) -> bool:
+        begun.append(1)
+        if len(begun) == 1:
+            await keep(ana, "meanwhile", [said("We decided on Emden.")])
+            assert await summariser_of(world).summarise(place_of(ana)) == Summarised(41, 0)
+        return await write(self, *rest)
+
+    monkeypatch.setattr(SessionSummaries, "write", late)
+    assert await summariser_of(world).summarise(place_of(ana)) == Summarised(0, 0)
+    assert await count_compacted(world, ana) == 1
+    assert "Emden" in str(await prepare(ana))
+
+
+@pytest.mark.law("L11")
+async def test_what_is_forgotten_corrected_or_erased_is_in_no_summary(world: World, ana: Tenant) -> None:
+    marks = ("quartz-one", "quartz-two", "quartz-three")
+    await keep(ana, "0", [said(f"We decided on {mark} for Anna.") for mark in marks])
+    await talk(ana, 70)
+    summariser = summariser_of(world)
+    await summariser.summarise(place_of(ana))
+    told = find_summary(await prepare(ana))
+    assert all(mark in told for mark in marks)
+    units = (await ana.http.get("/api/v1/units?limit=100")).json()["units"]
+    ids = {mark: next(one["unit_id"] for one in units if mark in one["text"]) for mark in marks}
+    assert (await ana.http.delete(f"/api/v1/units/{ids[marks[0]]}")).status_code == 204
+    changed = await ana.http.patch(f"/api/v1/units/{ids[marks[1]]}", json={"content": "It rained."})
+    assert changed.status_code == 200
+    told = find_summary(await prepare(ana))
+    assert [mark in told for mark in marks] == [False, False, True]
+    assert (await ana.http.delete(f"/api/v1/units/{ids[marks[2]]}?erase=true")).status_code == 200
+    shown = await prepare(ana)
+    assert not find_summary(shown) or marks[2] not in find_summary(shown)
+    logged = await world.sql(
+        "select cast(data as text) from afterturn.event_store_t where host_id = :h and event_type like '%Compacted%'",
+        h=identity.host_id(ana.host),
+    )
+    assert not any("quartz" in row[0] for row in logged)
+    kept = await world.sql(
+        "select cast(message as text) from afterturn.session_message_t where host_id = :h",
+        h=identity.host_id(ana.host),
+    )
+    assert not any("quartz" in row[0] for row in kept)
+    # What is left is summarised anew, from the beginning.
+    assert (await summariser.summarise(place_of(ana))).messages > 0
+    told = find_summary(await prepare(ana))
+    assert "of Anna weighs" in told
+    assert not any(mark in told for mark in marks)
+    report = await verify_log(world.postgres.owner_url, ReplayScope(identity.host_id(ana.host)))
+    assert report.equal
+
+
+@pytest.mark.law("L11")
+async def test_an_erasure_between_reading_and_writing_leaves_nothing_in_the_summary(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(ana, "0", [said("We decided on quartz-four for Anna.")])
+    await talk(ana, 70)
+    units = (await ana.http.get("/api/v1/units?limit=100")).json()["units"]
+    unit = next(one["unit_id"] for one in units if "quartz" in one["text"])
+    write = SessionSummaries.write
+
+    async def late(self: SessionSummaries, *rest: Any) -> bool:
+        assert (await ana.http.delete(f"/api/v1/units/{unit}?erase=true")).status_code == 200
+        return await write(self, *rest)
+
+    monkeypatch.setattr(SessionSummaries, "write", late)
+    assert (await summariser_of(world).summarise(place_of(ana))).messages == 41
+    logged = await world.sql(
+        "select cast(data as text) from afterturn.event_store_t where host_id = :h", h=identity.host_id(ana.host)
+    )
+    assert not any("quartz" in row[0] for row in logged)
+    assert "of Anna weighs" in find_summary(await prepare(ana))
+
+
+@pytest.mark.law("L6")
+async def test_a_summary_holds_words_of_its_own_session_alone(world: World, ana: Tenant) -> None:
+    other = await world.tenant()
+    own = await world.tenant(ana.host, user="bo")
+    for tenant, word in ((own, "attic"), (ana, "harbour"), (other, "meadow")):
+        await keep(tenant, "0", [said(f"We decided on the {word} for Anna.")])
+        await talk(tenant, 70)
+    await keep(ana, "0", [said("We decided on the cellar for Anna.")], "another")
+    summariser = summariser_of(world)
+    await summariser.summarise(place_of(ana))
+    await summariser.summarise(place_of(other))
+    await summariser.summarise(place_of(own, bank="~bo/default"))
+    for tenant, word in ((ana, "harbour"), (other, "meadow"), (own, "attic")):
+        told = find_summary(await prepare(tenant))
+        assert [one for one in ("harbour", "meadow", "attic", "cellar") if one in told] == [word]
+        await tenant.http.aclose()
+
+
+@pytest.mark.law("L7")
+async def test_a_secret_is_in_no_summary(world: World, ana: Tenant) -> None:
+    await keep(ana, "0", [said(f"We decided that the key of Anna is {ana.token}.")])
+    await talk(ana, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    told = find_summary(await prepare(ana))
+    assert "key of Anna" in told
+    assert ana.token not in told
+
+
+@pytest.mark.law("L5")
+async def test_replay_gives_the_summary_equal_and_direct_readers_find_it_first(world: World, ana: Tenant) -> None:
+    await talk(ana, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    await talk(ana, 70, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    report = await verify_log(world.postgres.owner_url, ReplayScope(identity.host_id(ana.host)))
+    assert report.equal
+    [row] = await world.sql(
+        "select messages, (select count(*) from afterturn.session_message_t m where m.host_id = h.host_id)"
+        " from hindsight.agent_session_history_t h where h.host_id = :h",
+        h=identity.host_id(ana.host),
+    )
+    messages = row[0] if isinstance(row[0], list) else orjson.loads(row[0])
+    assert (messages[0]["role"], messages[0]["content"]["kind"], len(messages)) == ("summary", "session_summary", 31)
+    assert (messages[1]["content"], row[1]) == ("Item 110 of Anna weighs 210 kg.", 1)
+
+
+async def test_who_keeps_the_history_itself_gets_no_summary(world: World, ana: Tenant) -> None:
+    await talk(ana, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    body = {
+        "session_id": "s",
+        "turn_id": "n",
+        "conversation_items": [said("mine"), said("now")],
+        "current_input_start": 1,
+    }
+    items = (await ana.http.post(BEFORE, json=body)).json()["input_items"]
+    assert find_summary(items) == ""
+
+
+async def test_a_platforms_own_compaction_is_the_history_before_what_follows(ana: Tenant, world: World) -> None:
+    bank = identity.bank_id(identity.host_id(ana.host), "default")
+    await talk(ana, 20)
+    session = str(identity.session_id(bank, "s"))
+    told = {
+        "bankId": str(bank),
+        "sessionId": session,
+        "messages": [{"role": "system", "content": "Anna has 20 items."}],
+    }
+    for _ in range(2):
+        reply = await ana.http.post(
+            "/api/v1/commands",
+            json={"action": "compactAgentSessionHistory", "data": told},
+            headers={"Idempotency-Key": "once"},
+        )
+        assert reply.status_code == 200, reply.text
+    assert await count_compacted(world, ana) == 1
+    await keep(ana, "later", [said("Good.")])
+    items = await prepare(ana)
+    assert "Anna has 20 items." in find_summary(items)
+    assert not any("Item 19 " in str(item) and "<memory_reference>" not in str(item) for item in items)
+    assert items[-2:] == [said("Good."), said("and now?")]
+    assert keep_paired(items, []) == items
+    await talk(ana, 80, 20)
+    assert await summariser_of(world).summarise(place_of(ana)) == Summarised(0, 0), "the platform compacts its own"
+
+
+def test_no_summary_is_made_where_no_history_is_shown() -> None:
+    assert BankMemory(TurnMemorySettings(recent_context_items=0)).limit_summaries(UUID(int=1), UUID(int=2)).items == 0
+    assert SessionSummary(0, 1, made=False).entries == ()
