@@ -51,7 +51,7 @@ class TokenCounter(Protocol):
 class ReadsSomeScripts(Protocol):
     """An embedder whose model knows the words of some scripts only.
 
-    It gives vectors for all texts, but those of texts that it cannot read are near to each other whatever they say.
+    It gives vectors for all texts, but those of texts that it cannot read are near to each other.
     """
 
     def can_read(self, text: str) -> bool:

@@ -158,7 +158,7 @@ class TokenIssuers:
             return None
 
     def _is_of_another(self, issuer: IssuerSettings, user: str) -> bool:
-        """Return whether the name begins as those of another issuer's users of the tenant do, whatever its `sub`."""
+        """Return whether the name begins as those of another issuer's users of the tenant do."""
         return any(
             len(other.user_prefix) > len(issuer.user_prefix) and user.startswith(other.user_prefix)
             for other, _ in self._issuers.values()

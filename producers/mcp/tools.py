@@ -31,7 +31,7 @@ from store.tenancy.keys import Grant
 from store.text.chunks import CHUNK_CHARACTERS
 
 NOTHING = "Memory holds nothing on this."
-#: Fields of a result that hold what somebody wrote.
+#: Fields of a result that hold a user's text.
 TEXTS = frozenset({"text", "name", "session_id", "turn_id", "bank"})
 
 Run = Callable[[MemoryFacade, Grant, Any], Awaitable[Mapping[str, Any]]]

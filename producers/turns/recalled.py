@@ -14,7 +14,7 @@ from store.recall.query import Recalled
 CHUNK_CHARACTERS = 600
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
-#: How a fact says that it is about the speaker, or about somebody whose name is not known.
+#: How a fact says that it is about the speaker, or about a person without a known name.
 YOU, ANOTHER = "you", "another"
 #: How a line calls the speaker, and how the sentence of a fact begins where its speaker has no name.
 SPEAKER, NAMELESS = "the user", "The user"

@@ -33,7 +33,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class SpokenName:
-    """A folded name under which somebody speaks in a user's turns; `alone`: in one of them nobody else does."""
+    """A folded name under which a person speaks in a user's turns; `alone`: one of them has no other speaker."""
 
     name: str = field(repr=False)
     alone: bool

@@ -80,8 +80,8 @@ FOLDED = text("""
 class SaidFact:
     """A fact of a waiting turn, as the stages will write it.
 
-    `value` is folded as in the identity; `said` is the log position of its message. `alone`: nobody else speaks in its
-    turn.
+    `value` is folded as in the identity; `said` is the log position of its message. `alone`: its turn has
+    no other speaker.
     """
 
     unit_id: UUID

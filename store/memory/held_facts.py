@@ -1,7 +1,7 @@
 """Reads the facts that hold, ranked for a turn: by whose they are, then by the score of the turn tools' contract.
 
-The speaker's own facts come first, then those of people whom the input names, then the bank's others. What another
-user said without giving a name is left out where the speaker is known: nobody could tell whose it is.
+The speaker's own facts come first, then those of people whom the input names, then the bank's others. Facts of
+another user without a name are left out where the speaker is known: they would have no owner.
 """
 
 import re

@@ -72,7 +72,7 @@ class DenseArm:
         is_read = state.is_read
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:
-            if not is_read:  # such vectors are near to each other whatever their texts say
+            if not is_read:  # such vectors are all near to each other
                 return np.zeros(len(pool))
             before, after = (pool.unmuted * compute_context_weights(pool.products, pool.sizes)).T
             return compute_context_cosines(pool.products, before * (CONTEXT + ANSWER * pool.answers), after * CONTEXT)

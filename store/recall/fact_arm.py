@@ -1,4 +1,4 @@
-"""Runs the arm of facts: a question for a fact about oneself finds the messages that state it, whatever their words.
+"""Runs the arm of facts: a question for a fact about oneself finds the messages that state it, in any words.
 
 "Where do I work?" shares no word with "I'm a nurse at Riverside Hospital", and other messages may be nearer in meaning.
 """
@@ -20,7 +20,7 @@ from store.recall.state import ArmResult, RecallState
 
 #: Most messages that the arm finds, those of the newest facts.
 MESSAGES = 8
-#: Each older fact's message counts this share of the next newer one: of two homes the last is where somebody lives.
+#: Each older fact's message counts this share of the next newer one: of two homes the last is the current one.
 OLDER = 0.9
 #: The weight of a message that states the fact, where one that has all words of the question has 1.
 WEIGHT = 1.0

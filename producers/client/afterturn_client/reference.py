@@ -82,7 +82,7 @@ def frame(
     """Return `<memory_reference>`, the note and the items, `</memory_reference>`; None when there are no items.
 
     An item has a `text` and may have `name` or `role` of the speaker, `time` (a datetime, or text in ISO 8601),
-    `former` (whether it no longer holds) and `fact` (whether it is a sentence of its own, which nobody said so). JSON
+    `former` (whether it no longer holds) and `fact` (whether it is a derived sentence, in words of no speaker). JSON
     holds every field that is not None. Items are taken in their order as long as there is room (None: all); the frame
     counts those left out. The text of an item longer than a whole frame is cut to the room, and ends in `CUT`.
     """

@@ -1,8 +1,8 @@
 """Reads the session file of a coding agent (Claude Code, Codex) as turns, each a prompt and its answer.
 
 Such a file has one JSON object a line. What a line is says the reader of its agent (`claude_lines`, `codex_lines`);
-which lines are one turn is said here. Calls of tools, their results, side chains and what the agent's own interface
-writes are nobody's words. A line that cannot be read loses itself alone; a bad character becomes U+FFFD.
+which lines are one turn is said here. Calls of tools, their results, side chains and lines of the agent's own interface
+are left out. A line that cannot be read loses itself alone; a bad character becomes U+FFFD.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ from deploy.tables import ResultTable
 
 #: The victim's p95 may be this many times its quiet p95, plus this number of milliseconds.
 TIMES, MORE_MS = 3.0, 50.0
-#: A small turn of another tenant may take this many times its quiet time through the stages, plus so many seconds.
+#: A small turn of another tenant may take this many times its quiet time through the stages, plus STAGES_MORE_S.
 STAGES_TIMES, STAGES_MORE_S = 3.0, 3.0
 
 

@@ -13,7 +13,7 @@ end $$;
 grant usage on schema afterturn, hindsight to afterturn_app;
 grant usage on schema afterturn to afterturn_operator;
 
--- The tenant of the running transaction. Unset is an error; empty is nobody's rows.
+-- The tenant of the running transaction. Unset is an error; empty selects no rows.
 create function afterturn.current_host() returns uuid
     language sql stable parallel safe
     return nullif(current_setting('afterturn.host'), '')::uuid;
@@ -64,7 +64,7 @@ create policy scope on afterturn.agent_memory_bank_t as restrictive to afterturn
     or ((user_id is null or user_id = afterturn.current_user_scope())
         and (agent_def_id is null or agent_def_id = afterturn.current_agent_scope()
              or (user_id is not null and afterturn.current_agent_scope() is null))));
--- WHY no more: a tenant may read what was done with its keys, and nobody rewrites it.
+-- WHY no more: a tenant may read what was done with its keys, and no role rewrites it.
 create policy tenant on afterturn.call_audit_t to afterturn_app using (host_id = afterturn.current_host());
 -- Words are written by the hundred: whose they are is asked once a statement, not again for each row.
 create policy tenant on afterturn.posting_t to afterturn_app
