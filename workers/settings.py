@@ -393,3 +393,8 @@ class MaintenanceSettings(BaseModel):
         description="days after `expires_at` of a turn, document, memory or bank until its text is erased; null "
         "keeps it; lower it where expired text must go soon",
     )
+    sessions: Literal["periodic", "tool"] = Field(
+        default="periodic",
+        description="when long sessions are summarised beside the stage after a turn: `periodic` (every five minutes, "
+        "in the background) or `tool` (by memory_run_maintenance alone); set tool where only some sessions shall be",
+    )

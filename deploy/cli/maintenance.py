@@ -19,12 +19,15 @@ from deploy.local.stack import Stack
 from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
 from deploy.tables import ResultTable
+from producers.mcp.bank_memory import BankMemory
+from producers.service.session_summaries import Summariser
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
 from store.errors import ResourceBusy
 from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
 from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, build_tasks, index_task, recall_check_task
 
@@ -110,9 +113,11 @@ async def _run_maintenance(
     try:
         clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordReanalysis(database)
-        needs = Needs(
-            Pruning(database), jobs, erasures, settings.maintenance, clock, words, ExpiryTask(database, clock)
-        )
+        turns = TurnStore(database, clock)
+        limits = BankMemory(settings.api.mcp.memory).limit_summaries
+        summariser = Summariser(turns.summaries, turns.sessions, limits)
+        ending = ExpiryTask(database, clock)
+        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words, ending, summariser)
         others = (recall_check_task(database, settings.recall), index_task(indexes))
         tasks = {task.name: task for task in (*build_tasks(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:

@@ -265,6 +265,7 @@ async def _build_resources(
         clock,
         WordReanalysis(database),
         ExpiryTask(database, clock),
+        summariser,
     )
     tasks = (*build_tasks(needs), recall_check_task(database, settings.recall))
     maintainer = Maintainer(Schedule(database), tasks, name)

@@ -46,7 +46,7 @@ class MemoryFacade:
         self.intake = Intake(dependencies, settings)
         self.lifecycle = TurnLifecycle(dependencies, settings, self.intake)
         self.open_turns = OpenTurnCalls(dependencies, settings, self.lifecycle)
-        self.sessions = SessionCalls(dependencies)
+        self.sessions = SessionCalls(dependencies, settings)
         self.recalls = RecallService(dependencies, settings)
         self.revisions = Revisions(dependencies, settings)
         self.knowledge = Knowledge(dependencies, settings)

@@ -8,9 +8,12 @@ from afterturn_client.reference import KIND, NOTE
 
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid
+from producers.mcp.bank_memory import BankMemory
 from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
+from producers.service.session_summaries import Summariser
+from producers.settings import ApiSettings
 from producers.turns.directories import DirectoryQuery, list_directories, read_path
 from producers.turns.recalled import fact_json
 from producers.turns.requests import check_session
@@ -19,6 +22,7 @@ from store.ledger.freshness import compute_poll_delay
 from store.ledger.stages import Stage
 from store.maintenance.ending import UNITS
 from store.memory.session_history import WantedFacts
+from store.memory.session_summaries import SessionPlace
 from store.tenancy.keys import Grant
 
 #: The facts of a project that one page holds, and its last page.
@@ -26,20 +30,24 @@ FACTS, PAGES = 200, 100
 DEFAULT_SESSION = "default"
 #: How many seconds a call waits for maintenance: the contract requires an answer within ten.
 WAIT_S = 8.0
+#: After how many seconds of it a summary is given up; workers make it in the background.
+SUMMARISE_S = 6.0
 
 
 class SessionCalls:
     """Calls about whole sessions."""
 
-    def __init__(self, dependencies: ServiceDependencies) -> None:
+    def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         """Keep the dependencies."""
         self._dependencies = dependencies
+        turns, limits = dependencies.turns, BankMemory(settings.mcp.memory).limit_summaries
+        self._summariser = Summariser(turns.summaries, turns.sessions, limits)
 
     async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
-        """End expired units, have workers do a session's pending work, and return the progress after `WAIT_S` at most.
+        """End expired units, summarise a long session, have workers do its pending work; return after `WAIT_S` at most.
 
         Returns {ok, project, done, left, counts}: `left` steps go on in the background; `counts` are the steps done
-        meanwhile, by stage, and `ended`. Raises Invalid, PermissionDenied, ResourceBusy.
+        meanwhile, by stage, units `ended`, and messages `summarised`. Raises Invalid, PermissionDenied, ResourceBusy.
         """
         try:
             answer = await self._run(grant, project, session)
@@ -58,14 +66,19 @@ class SessionCalls:
         found = await self._dependencies.turns.sessions.undone(grant.host_id, bank, session)
         self._dependencies.notifier.notify(*found)
         ended = await self._end_expired_units(grant, bank, begun)
+        told = await self._summariser.summarise(_place_of(grant, bank, session), begun + SUMMARISE_S)
         left = await self._wait_until_done(grant, bank, session, found, begun)
         counts = {stage.value: number - left.get(stage, 0) for stage, number in found.items()}
         return {
             "ok": True,
             "project": project,
-            "done": not left,
-            "left": sum(left.values()),
-            "counts": {**{name: max(0, number) for name, number in counts.items()}, "ended": ended},
+            "done": not left and not told.left,
+            "left": sum(left.values()) + (told.left > 0),
+            "counts": {
+                **{name: max(0, number) for name, number in counts.items()},
+                "ended": ended,
+                "summarised": told.messages,
+            },
         }
 
     async def _end_expired_units(self, grant: Grant, bank: str, begun: float) -> int:
@@ -117,3 +130,8 @@ class SessionCalls:
         facts = [fact_json(one) for one in found[most - 1 - FACTS : most - 1]]
         told = {"kind": KIND, "untrusted": True, "note": NOTE, "project": project, "facts": facts}
         return told, len(found) == most and page < PAGES
+
+
+def _place_of(grant: Grant, bank: str, session: str) -> SessionPlace:
+    bank_id = identity.bank_id(grant.host_id, bank)
+    return SessionPlace(grant.host_id, bank_id, identity.session_id(bank_id, session))

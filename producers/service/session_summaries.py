@@ -6,6 +6,7 @@ it, there is nothing to do.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,6 +49,17 @@ class Summariser:
     sessions: SessionHistory
     limits: Callable[[UUID, UUID], SummaryLimits]
     digester: Digester = RuleDigester()
+
+    async def find_due(self, host: UUID, sessions: Sequence[tuple[UUID, UUID]]) -> list[SessionPlace]:
+        """Return those of a tenant's sessions (bank and id) that are to be summarised."""
+        banks = defaultdict[UUID, list[UUID]](list)
+        for bank, session in sessions:
+            banks[bank].append(session)
+        return [
+            SessionPlace(host, bank, one)
+            for bank, those in banks.items()
+            for one in await self.summaries.find_due(host, bank, those, self.limits(host, bank))
+        ]
 
     async def summarise(self, place: SessionPlace, until: float | None = None) -> "Summarised":
         """Summarise a session if it is due. `until`: when to give up, by `time.monotonic`; nothing is written then."""

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from producers.service.session_summaries import Summariser
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
 from store.maintenance import MORE, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
 from store.recall.jobs import RecallJobs
-from workers.maintenance.bank_scan import BankScan
+from workers.maintenance.bank_scan import FIRST, BankScan
 from workers.settings import MaintenanceSettings
 
 #: How long one batch works on an erasure; another worker may run the next batch.
@@ -46,6 +47,7 @@ class Needs:
     clock: Callable[[], datetime]
     words: WordReanalysis
     ending: ExpiryTask
+    summariser: Summariser | None = None
 
     def before(self, days: float) -> datetime:
         """Return the time this many days ago."""
@@ -67,6 +69,7 @@ def build_tasks(needs: Needs) -> Sequence[Task]:
         _retention_task(needs),
         _ending_task(needs),
         _ended_task(needs),
+        _sessions_task(needs),
     )
 
 
@@ -224,6 +227,46 @@ def _ended_task(needs: Needs) -> Task:
         return len([found async for found in scan(before).find_all()])
 
     return _age_task("ended", needs, needs.settings.ended_days, lambda before, place: scan(before).step(place), count)
+
+
+def _sessions_task(needs: Needs) -> Task:
+    """Return the task that summarises long sessions: those that the stage after a turn did not, or an erasure bared.
+
+    A place is "TENANT BANK SESSION", the session that was looked at last, or "TENANT" when that tenant is done.
+    """
+    summariser, every = needs.summariser, timedelta(minutes=5)
+    if summariser is None or needs.settings.sessions == "tool":
+        return Task("sessions", every, _empty_page, _count_none, "maintenance.sessions is not `periodic`")
+    found = summariser
+
+    async def step(place: str | None) -> PrunedBatch:
+        host, after = _parse_session(place)
+        if after is None:
+            host, after = await needs.pruning.next_host(host), (FIRST, FIRST)
+        if host is None:
+            return PrunedBatch(0, None)
+        page = await found.summaries.list_sessions(host, after)
+        if not page:
+            return PrunedBatch(0, str(host))
+        written = 0
+        for one in await found.find_due(host, page):
+            written += (await found.summarise(one)).messages > 0
+        return PrunedBatch(written, f"{host} {page[-1][0]} {page[-1][1]}")
+
+    async def count() -> int:
+        number, host = 0, None
+        while (host := await needs.pruning.next_host(host)) is not None:
+            after = (FIRST, FIRST)
+            while page := await found.summaries.list_sessions(host, after):
+                number, after = number + len(await found.find_due(host, page)), page[-1]
+        return number
+
+    return Task("sessions", every, step, count)
+
+
+def _parse_session(place: str | None) -> tuple[UUID | None, tuple[UUID, UUID] | None]:
+    ids = [UUID(one) for one in (place or "").split()]
+    return (ids[0] if ids else None), ((ids[1], ids[2]) if len(ids) > 1 else None)
 
 
 async def _erase(erasures: Erasures, host: UUID, erasure: UUID | None) -> Receipt | None:

@@ -11,6 +11,7 @@ import pytest
 
 from producers.mcp.bank_memory import BankMemory
 from producers.mcp.settings import TurnMemorySettings
+from producers.service import session_calls
 from producers.service.session_summaries import Summarised, Summariser
 from producers.turns.history import keep_paired
 from store import identity
@@ -19,6 +20,7 @@ from store.memory.turns import TurnStore
 from store.replay import ReplayScope, verify_log
 from tests.client.loopback import loopback
 from tests.producers.conftest import Tenant, World
+from tests.producers.mcp.test_tools import call, client_of
 from tests.producers.turns.test_cut_histories import refuse_unpaired, said, turn_of
 
 BEFORE, AFTER = "/api/v1/turns/before", "/api/v1/turns/after"
@@ -306,6 +308,23 @@ async def test_replay_gives_the_summary_equal_and_direct_readers_find_it_first(w
     messages = row[0] if isinstance(row[0], list) else orjson.loads(row[0])
     assert (messages[0]["role"], messages[0]["content"]["kind"], len(messages)) == ("summary", "session_summary", 31)
     assert (messages[1]["content"], row[1]) == ("Item 110 of Anna weighs 210 kg.", 1)
+
+
+async def test_maintenance_of_a_session_summarises_it_and_says_how_much(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(ana, 70)
+    done = "update afterturn.ledger_t set status = 'done' where host_id = :h"
+    await world.sql(done, h=identity.host_id(ana.host))
+    async with client_of(world, ana) as client:
+        monkeypatch.setattr(session_calls, "SUMMARISE_S", 0.0)
+        told = await call(client, "memory_run_maintenance", session_id="s")
+        assert (told["done"], told["left"], told["counts"]) == (False, 1, {"ended": 0, "summarised": 0})
+        monkeypatch.undo()
+        for summarised in (40, 0):
+            told = await call(client, "memory_run_maintenance", session_id="s")
+            assert (told["done"], told["left"], told["counts"]) == (True, 0, {"ended": 0, "summarised": summarised})
+    assert await count_compacted(world, ana) == 1
 
 
 async def test_who_keeps_the_history_itself_gets_no_summary(world: World, ana: Tenant) -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest_asyncio
 
+from producers.service.session_summaries import Summariser
 from store.erasure import Erasures
 from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.memory.session_summaries import SummaryLimits
+from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, open_world
@@ -28,6 +31,7 @@ class Yard:
 
     def tasks(self, **settings: Any) -> dict[str, Task]:
         database = self.world.database
+        turns = TurnStore(database, self.clock)
         needs = Needs(
             Pruning(database),
             RecallJobs(database, self.clock),
@@ -36,6 +40,7 @@ class Yard:
             self.clock,
             WordReanalysis(database, settle_s=0.0, page=3),
             ExpiryTask(database, self.clock),
+            Summariser(turns.summaries, turns.sessions, lambda _host, _bank: SummaryLimits(4)),
         )
         return {task.name: task for task in build_tasks(needs)}
 

@@ -358,3 +358,17 @@ async def test_a_tenant_that_fails_keeps_no_other_from_the_erasure_of_what_expir
     monkeypatch.setattr(ExpiryTask, "find_ended", fails)
     [told] = await yard.maintainer(yard.tasks()["ended"]).look()
     assert (told.outcome, told.why, len(set(asked))) == ("failed", "StatementTimeout", 2)
+
+
+async def test_long_sessions_are_summarised_in_the_background_or_by_the_tool_alone(yard: Yard) -> None:
+    for session in ("a", "b", "short"):
+        for n in range(2 if session == "short" else 5):
+            words = f"We decided on plan {n} of {session} for Anna."
+            await yard.world.append(session, f"{session}{n}", messages=dialogue(words, "Noted."))
+    assert yard.tasks(sessions="tool")["sessions"].off == "maintenance.sessions is not `periodic`"
+    assert await yard.tasks()["sessions"].count() == 2
+    assert await yard.by_hand("sessions") == 2
+    assert await yard.by_hand("sessions") == 0
+    assert await yard.tasks()["sessions"].count() == 0
+    compacted = "select count(*) from afterturn.event_store_t where event_type like '%Compacted%'"
+    assert (await yard.world.sql(compacted))[0][0] == 2
