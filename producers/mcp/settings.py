@@ -199,7 +199,7 @@ class TurnMemorySettings(BaseModel):
         '{"support": {"search_limit": 10}}}}; they go before those of all',
     )
     compaction_min_age_hours: int = _without_effect(24, "there are no shards to archive", ge=0, le=876_000)
-    summary_refresh_interval_minutes: int = _without_effect(60, "abstracts are made at each request", ge=0, le=525_600)
+    summary_refresh_interval_minutes: int = _without_effect(60, "abstracts follow each turn", ge=0, le=525_600)
     max_processed_turns: int = _without_effect(
         1024, "a repeated turn is recognised however old it is", ge=1, le=1_000_000_000
     )

@@ -82,12 +82,13 @@ class Maintained(Done):
 
 
 class Directory(WireModel):
-    """One directory of a session, and what it holds."""
+    """One directory of a session; `overview` is given of the one asked for."""
 
     path: str
     abstract: str
     updated_at: str
     has_overview: bool
+    overview: str
 
 
 class Listing(WireModel):

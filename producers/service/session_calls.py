@@ -13,16 +13,19 @@ from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
 from producers.service.session_summaries import Summariser
+from producers.service.turn_lifecycle import READ_ITEMS
 from producers.settings import ApiSettings
-from producers.turns.directories import DirectoryQuery, list_directories, read_path
+from producers.turns.directories import DirectoryQuery, SessionContent, list_directories, read_path
 from producers.turns.recalled import fact_json
 from producers.turns.requests import check_session
+from producers.turns.summaries import EarlierMessages
 from store import identity
 from store.ledger.freshness import compute_poll_delay
 from store.ledger.stages import Stage
 from store.maintenance.ending import UNITS
 from store.memory.session_history import WantedFacts
 from store.memory.session_summaries import SessionPlace
+from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
 #: The facts of a project that one page holds, and its last page.
@@ -105,16 +108,27 @@ class SessionCalls:
     ) -> dict[str, Any]:
         """Return a session's directories with an abstract of each; creates nothing. An unknown session has none.
 
-        Returns {project, summaries: [{path, abstract, updated_at, has_overview}], has_more}. Raises Invalid.
+        Returns {project, summaries: [{path, abstract, updated_at, has_overview, overview}], has_more}. Raises Invalid.
         """
         check_session(project, session)
         below = read_path(wanted, session)
         bank = await self._dependencies.reach(grant, project)
         note_place(grant.host_id, bank, session)
-        overview = await self._dependencies.turns.sessions.overview(grant.host_id, bank, session)
-        listed, more = list_directories(overview, session, below, wanted) if overview else ((), False)
-        summaries = [{**asdict(one), "has_overview": False} for one in listed]
-        return {"project": project, "summaries": summaries, "has_more": more}
+        content = await self._read_content(grant, bank, session)
+        listed, more = list_directories(content, session, below, wanted) if content else ((), False)
+        return {"project": project, "summaries": [asdict(one) for one in listed], "has_more": more}
+
+    async def _read_content(self, grant: Grant, bank: str, session: str) -> SessionContent | None:
+        """Return what a session holds; None: there is no such session."""
+        turns, place = self._dependencies.turns, _place_of(grant, bank, session)
+        state = await turns.sessions.overview(grant.host_id, bank, session)
+        if state is None:
+            return None
+        summary, newest = await turns.summaries.read(place), await turns.sessions.newest(*place, READ_ITEMS)
+        fair_queue.charge_tenant(sum(one.size for one in newest))
+        earlier = EarlierMessages(summary, newest)
+        entries = await run_off_loop(sum(len(one.content) for one in newest), earlier.digest)
+        return SessionContent(state, state.facts, entries, summary.first_seq if summary else 0)
 
     async def tell_facts(self, grant: Grant, project: str, page: int = 1) -> tuple[dict[str, Any], bool]:
         """Return a page of a project's current facts by rank, as data to be framed, and whether there is a next one.

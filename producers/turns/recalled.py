@@ -67,9 +67,14 @@ def fact_json(fact: HoldingFact) -> dict[str, Any]:
 
 def _fact_item(fact: HoldingFact) -> dict[str, Any]:
     """Return a fact as a line's item: a sentence of whom it is about."""
+    return {"text": tell_fact(fact), "fact": True, "time": fact.said_at}
+
+
+def tell_fact(fact: HoldingFact) -> str:
+    """Return a fact as a sentence of whom it is about, without its dot."""
     who = f"{fact.subject} ({SPEAKER})" if fact.subject else SPEAKER
     subject = who if fact.whose is Whose.OWN else fact.subject or ANOTHER
-    return {"text": f"{subject}: {_tell_predicate(fact)}", "fact": True, "time": fact.said_at}
+    return f"{subject}: {_tell_predicate(fact)}"
 
 
 def _tell_predicate(fact: HoldingFact) -> str:

@@ -1,6 +1,5 @@
 """Reads a session's history with its original items, newest last, and the current facts."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -86,7 +85,7 @@ RECENT = (
 
 
 _SESSION, _LEDGER = SESSION_HISTORY.c, LEDGER.c
-OVERVIEW = select(_SESSION.turn_count, _SESSION.message_count, _SESSION.update_ts).where(
+OVERVIEW = select(_SESSION.update_ts).where(
     in_bank(SESSION_HISTORY), _SESSION.session_id == bindparam("session"), _SESSION.active, bank_lasts()
 )
 UNDONE = (
@@ -95,18 +94,16 @@ UNDONE = (
     .group_by(_LEDGER.stage)
 )
 
-#: The most facts of one session that an overview counts.
-COUNTED = 10_000
+#: The most facts of one session that an overview holds.
+LISTED_FACTS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """Counts of a session: turns, messages, valid facts by tier, undone rows of our own stages."""
+    """A session: its last change, its first facts by rank, and the number of undone rows of our own stages."""
 
-    turns: int
-    messages: int
     updated_at: datetime
-    facts: Mapping[str, int]
+    facts: Sequence[HoldingFact] = field(repr=False)
     undone: int
 
 
@@ -254,7 +251,7 @@ class SessionHistory:
         )
 
     async def overview(self, host: UUID, bank: str, session_name: str) -> SessionOverview | None:
-        """Return the counts of a session; None where there is no such session."""
+        """Return a session's state; None where there is no such session."""
         asked = _name_session(host, bank, session_name)
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(OVERVIEW, {**asked, "now": self._clock()})).one_or_none()
@@ -262,11 +259,10 @@ class SessionHistory:
                 return None
             session = asked["session"]
             facts = await self._read_holding(
-                connection, host, asked["bank"], WantedFacts(COUNTED), session, within=True
+                connection, host, asked["bank"], WantedFacts(LISTED_FACTS), session, within=True
             )
         undone = sum((await self.undone(host, bank, session_name)).values())
-        tiers = Counter(fact.tier for fact in facts)
-        return SessionOverview(row.turn_count, row.message_count, row.update_ts, tiers, undone)
+        return SessionOverview(row.update_ts, facts, undone)
 
     async def undone(self, host: UUID, bank: str, session_name: str) -> dict[Stage, int]:
         """Return the number of undone rows of each of our own stages for a session."""

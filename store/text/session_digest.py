@@ -170,7 +170,7 @@ def find_topics(texts: Sequence[str], most: int) -> list[str]:
 
 def find_people(texts: Sequence[str], is_person: Callable[[str], bool], most: int) -> list[str]:
     """Return the names of people in these texts, the most frequent first. `is_person` judges a first name."""
-    names = Counter(name for text in texts for name in set(_NAME.findall(f". {text}")) if is_person(name.split()[0]))
+    names = Counter(name for text in texts for name in set(_NAME.findall(f", {text}")) if is_person(name.split()[0]))
     return sorted(names, key=lambda name: (-names[name], name))[:most]
 
 

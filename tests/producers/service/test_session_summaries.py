@@ -327,6 +327,37 @@ async def test_maintenance_of_a_session_summarises_it_and_says_how_much(
     assert await count_compacted(world, ana) == 1
 
 
+@pytest.mark.law("L11")
+async def test_a_listing_tells_topics_people_decisions_and_open_ends_and_nothing_that_is_gone(
+    world: World, ana: Tenant
+) -> None:
+    marks = ("We decided to rent the lighthouse from Anna Becker.", "It is still open who paints the lighthouse.")
+    await keep(ana, "first", [said(one) for one in marks])
+    await talk(ana, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    reader = await world.tenant(ana.host, write=False)
+    async with client_of(world, reader) as client:
+        whole = (await call(client, "memory_list_dir_with_abstract", session_id="s"))["summaries"]
+        told = {one["path"].removeprefix("/memory/s").removeprefix("/"): one["abstract"] for one in whole}
+        assert "rent the lighthouse from Anna Becker. (turn first)" in told[""]
+        assert "who paints the lighthouse. (turn first)" in told["runtime"]
+        assert "People: Anna" in told["meta"]
+        assert "lighthouse" in told["meta"] or "weighs" in told["meta"]
+        assert "rent the lighthouse" in told["events/compact"]
+        assert "Item 69" not in told["events/compact"], "it is shown, and not in the summary"
+        assert all(100 <= len(one.split()) <= 200 for one in told.values())
+        [events, *_] = (await call(client, "memory_list_dir_with_abstract", session_id="s", path="events"))["summaries"]
+        assert "rent the lighthouse" in events["overview"]
+        assert len(events["overview"].split()) <= 2_000
+        units = (await ana.http.get("/api/v1/units?limit=100")).json()["units"]
+        for unit in (one["unit_id"] for one in units if "lighthouse" in one["text"]):
+            assert (await ana.http.delete(f"/api/v1/units/{unit}?erase=true")).status_code in (200, 404)
+        assert "lighthouse" not in str(await call(client, "memory_list_dir_with_abstract", session_id="s"))
+    foreign = await world.tenant()
+    async with client_of(world, foreign) as client:
+        assert (await call(client, "memory_list_dir_with_abstract", session_id="s"))["summaries"] == []
+
+
 async def test_who_keeps_the_history_itself_gets_no_summary(world: World, ana: Tenant) -> None:
     await talk(ana, 70)
     await summariser_of(world).summarise(place_of(ana))
