@@ -34,7 +34,7 @@ WEIGHT = text("""
            (select count(*) from afterturn.unit_vector_t v where v.host_id = :host and v.bank_id = :bank) as vectors""")
 ISSUED = text("select last_value from afterturn.log_position_seq")
 _PLACE = {"host_id": bindparam("host", type_=Uuid), "bank_id": bindparam("bank", type_=Uuid)}
-TURNS = select(TURN.c.turn_id).filter_by(**_PLACE)
+TURNS = select(TURN.c.turn_id).filter_by(**_PLACE).where(TURN.c.position > bindparam("since"))
 UNDONE = select(LEDGER.c.turn_id).distinct().filter_by(**_PLACE).where(LEDGER.c.undone)
 PAGE = text("""
     select e.position, e.aggregate_type,
@@ -72,7 +72,7 @@ async def begin_bank(place: LockedBank) -> None:
     [weight] = await place.ask(WEIGHT)
     place.erasure.counts.update({"words": weight.words, "vectors": weight.vectors})
     place.erasure.counts.update(await count_sent(place.connection, place.erasure.host, place.bank))
-    await count_delivered(place, [row.turn_id for row in await place.ask(TURNS)])
+    await count_delivered(place, [row.turn_id for row in await place.ask(TURNS, since=place.erasure.upto)])
     undone = [row.turn_id for row in await place.ask(UNDONE)]
     await place.count("work", END_TURNS, turns=undone, ended=undone)
     await place.count("recall_jobs", FORGET_JOBS)

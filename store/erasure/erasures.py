@@ -25,6 +25,7 @@ from store.erasure.locks import LOCK_BANK, LOCK_HOST, LOCK_LOG, LOCK_QUOTA, SHAR
 from store.erasure.requests import Erasure, ErasureTarget, Kind, Receipt
 from store.erasure.steps import (
     begin_target,
+    begin_target_again,
     erase_events_of_user,
     erase_in_bank,
     erase_parts_of_user,
@@ -95,14 +96,12 @@ class Erasures:
     async def request(self, host: UUID, target: ErasureTarget) -> UUID:
         """Open an erasure and return its id; `run` carries it out. Writes that would bring the target back are refused.
 
-        A second request for the same target while it runs is the same erasure. Raises NotFound for an unknown or
-        foreign target, before anything is locked.
+        A second request for the same target while it runs is the same erasure, which then also takes what was written
+        since the first. Raises NotFound for an unknown or foreign target, before anything is locked.
         """
         async with self._database.tenant(host) as connection:
-            running = await requests.find_running(connection, host, target.kind, target.ids(host)[1])
-            if running is not None and not target.called:
-                return running
-            await self._look(connection, host, target)
+            if await requests.find_running(connection, host, target.kind, target.ids(host)[1]) is None:
+                await self._look(connection, host, target)
             await admit_call(connection, host)
         with act_as_service():
             async with self._database.tenant(host) as connection:
@@ -238,23 +237,23 @@ class Erasures:
         await connection.execute(LOCK_QUOTA if target.kind is Kind.BANK else SHARE_QUOTA, {"host": host})
         if bank is not None:
             await connection.execute(LOCK_BANK, {"bank": bank})
-        if running := await requests.find_running(connection, host, target.kind, thing):
-            if target.called:
-                await open_named(
-                    connection, await requests.lock_request(connection, host, running, self._clock()), target
-                )
-            return running
-        erasure = await requests.write_request(connection, host, target, self._clock())
-        erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
+        running = await requests.find_running(connection, host, target.kind, thing)
+        if running is None:
+            erasure = await requests.write_request(connection, host, target, self._clock())
+        else:
+            erasure = await requests.renew_request(connection, host, running, self._clock())
         closing = CLOSE_TURNS_OF_USER if bank is None else CLOSE_TURNS_OF_BANK
         if closed := (await connection.execute(closing, {"host": host, "thing": bank or thing})).rowcount:
             erasure.counts["open_turns"] += closed
-        if bank is not None:
+        if bank is not None and running is None:
             await begin_target(LockedBank(connection, erasure, bank))
+        elif bank is not None:
+            await begin_target_again(LockedBank(connection, erasure, bank))
         else:
             forgotten = await connection.execute(FORGET_JOBS_OF, {"host": host, "name": target.name})
             erasure.counts["recall_jobs"] += forgotten.rowcount
             await open_named(connection, erasure, target)
+        erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
         await requests.save_progress(connection, erasure)
         return erasure.erasure_id
 
@@ -269,11 +268,13 @@ class Erasures:
         else:
             await connection.execute(SHARE_QUOTA, {"host": host})
             more = await (erase_events_of_user if erasure.bank is None else erase_in_bank)(connection, erasure)
+            if not more:
+                erasure.reached = erasure.upto
         await requests.save_progress(connection, erasure)
         return more
 
     async def _end(self, host: UUID, erasure_id: UUID) -> bool:
-        """Recount the quota, refresh the planner's samples, and finish; False: more units were added meanwhile.
+        """Recount the quota, refresh the planner's samples, and finish; False: more was requested meanwhile.
 
         Recount and refresh read much of the database. They hold no lock that writers take, and nothing of another host.
         """
@@ -287,7 +288,8 @@ class Erasures:
             await self._samples.ask((host, erasure_id))
         async with self._database.tenant(host) as connection:
             erasure = await self._with_parts(connection, host, erasure_id)
-            if not erasure.done and await requests.next_units(connection, erasure, 1):
+            renewed = erasure.reached < erasure.upto
+            if not erasure.done and (renewed or await requests.next_units(connection, erasure, 1)):
                 return False
             if not erasure.done:
                 await requests.save_progress(connection, erasure)

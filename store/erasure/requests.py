@@ -201,6 +201,17 @@ async def lock_request(connection: AsyncConnection, host: UUID, erasure: UUID, n
     )
 
 
+async def renew_request(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> Erasure:
+    """Return a running erasure, locked, as requested now: calls that began before now write nothing to its target.
+
+    That of a user reads the user's banks, keys and events from the beginning again.
+    """
+    await connection.execute(_update_request(host, erasure).values(requested_at=now))
+    found = await lock_request(connection, host, erasure, now)
+    found.reached = 0 if found.kind is Kind.USER else found.reached
+    return found
+
+
 async def save_progress(connection: AsyncConnection, erasure: Erasure) -> None:
     """Write the erasure's progress and counts."""
     await connection.execute(

@@ -37,16 +37,17 @@ KNOWN = text("""
 HAS_UNIT = select(exists().where(schema.in_bank(schema.UNIT), schema.UNIT.c.unit_id == bindparam("thing")))
 #: Whether a document, directive or memory of an id is, or was, there.
 HAS = {Kind.DOCUMENT: HAS_DOCUMENT, Kind.DIRECTIVE: HAS_DIRECTIVE, Kind.MEMORY: HAS_MEMORY}
-# The user's own banks that are not erased yet, those with a running erasure first.
+# The user's own banks that are not erased since the last request, those with a running erasure first.
 OWN_BANK = text("""
     select b.bank_id, r.erasure_id
       from afterturn.agent_memory_bank_t b
+      join afterturn.erasure_t whole on whole.host_id = b.host_id and whole.erasure_id = :erasure
       left join afterturn.erasure_t r
         on r.host_id = b.host_id and r.target_id = b.bank_id and r.kind = 'bank' and r.status = 'running'
      where b.host_id = :host and b.user_id = :user and (b.active or b.bank_name <> '')
        and not exists (select from afterturn.erasure_t d
                         where d.host_id = b.host_id and d.parent_id = :erasure and d.target_id = b.bank_id
-                          and d.status = 'done')
+                          and d.status = 'done' and d.requested_at >= whole.requested_at)
      order by r.erasure_id is null, b.bank_id limit 1""")
 
 
@@ -89,6 +90,12 @@ async def begin_target(place: LockedBank) -> None:
         case _:
             if not (await place.ask(HAS_UNIT, thing=place.erasure.target))[0][0]:
                 raise NotFound("no such unit")
+
+
+async def begin_target_again(place: LockedBank) -> None:
+    """End a bank or a session that began anew while its erasure runs; other targets are read as they are found."""
+    if place.erasure.kind in (Kind.BANK, Kind.SESSION):
+        await begin_target(place)
 
 
 async def _erase_unit(place: LockedBank) -> bool:

@@ -3,19 +3,22 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from uuid import uuid4
+from functools import partial
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from store import identity
+from store.authority import Authority, act_as_service, begin_call
 from store.erasure import Erasures, ErasureTarget, Kind, sessions
-from store.errors import NotFound
+from store.errors import ErasedMeanwhile, NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType, parse_event_data
 from store.log.envelope import Origin, build_command
+from store.memory.offered_turns import NewMessage, NewTurn
 from store.memory.units import Units
 from store.replay import verify_log
 from tests.store.erasure.conftest import Scene
@@ -74,6 +77,58 @@ async def test_a_second_erasure_of_the_same_changes_nothing(scene: Scene) -> Non
         again = await scene.erase(kind, name)
         assert await scene.world.sql(STATE) == before
         assert sum(again.counts.values()) == 0
+
+
+@pytest.mark.parametrize("kind, name", [(Kind.BANK, ""), (Kind.SESSION, "s"), (Kind.USER, "ana")])
+@pytest.mark.parametrize("stepped", [False, True], ids=["at once", "after its last page"])
+async def test_a_second_request_while_the_first_runs_reaches_what_came_between(
+    scene: Scene, kind: Kind, name: str, *, stepped: bool
+) -> None:
+    """The bank, session or user began anew: what was written until the second request goes, and what was under way."""
+    target = ErasureTarget(kind, None if kind is Kind.USER else "default", name)
+    spoken = partial(dialogue_of, "ana")
+    await scene.world.turns.append(HOST, [spoken("first", "default"), spoken("first", "~ana/own")])
+    first = await scene.erasures.request(HOST, target)
+    if stepped:
+        with act_as_service():
+            while await step(scene, first):
+                pass
+    await scene.world.turns.append(HOST, [spoken("second", "default"), spoken("second", "~ana/own")])
+    under_way = now()
+    assert await scene.erasures.request(HOST, target) == first
+    begin_call(Authority(began=under_way))
+    [refused] = await scene.world.turns.append(HOST, [spoken("third", "default")])
+    assert isinstance(refused, ErasedMeanwhile)
+    begin_call(Authority(began=now()))
+    receipt = await scene.erasures.run(HOST, first)
+    assert receipt.done
+    assert receipt.requested_at > under_way
+    left = await scene.world.sql("select content from afterturn.agent_memory_unit_t where active order by 1")
+    own = ["I keep first.", "I keep second."] if kind is not Kind.USER else []
+    assert [row.content for row in left] == own
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
+
+
+@pytest.mark.parametrize("kind, name", [(Kind.BANK, ""), (Kind.SESSION, "s"), (Kind.USER, "ana")])
+async def test_what_was_requested_twice_is_counted_once(scene: Scene, kind: Kind, name: str) -> None:
+    target = ErasureTarget(kind, None if kind is Kind.USER else "default", name)
+    await scene.world.turns.append(HOST, [dialogue_of("ana", f"{n}", "default") for n in range(3)])
+    await scene.crew.drain()
+    once = await scene.erasures.estimate(HOST, target)
+    await scene.erasures.request(HOST, target)
+    twice = await scene.erasures.run(HOST, await scene.erasures.request(HOST, target))
+    assert (twice.counts, twice.delivered) == (once.counts, once.delivered)
+
+
+def dialogue_of(user: str, said: str, bank: str) -> NewTurn:
+    private = user if bank.startswith("~") else None
+    message = NewMessage("user", f"I keep {said}.")
+    return NewTurn(bank, "s", said, [message], user_id=user, private_to=private)
+
+
+async def step(scene: Scene, erasure: UUID) -> bool:
+    async with scene.world.database.tenant(HOST) as connection:
+        return await scene.erasures._step(connection, HOST, erasure)
 
 
 async def test_trying_counts_what_doing_does_and_writes_nothing(scene: Scene) -> None:
