@@ -4,9 +4,9 @@ Every call of a tenant takes a slot before it works, and gives it back when its 
 something else (`sleep_without_slot`). A slot has a weight in units: a turn is TURN_WEIGHT, a recall RECALL_WEIGHT, and
 each BYTES_A_UNIT of a body adds 1, as does that of an answer, and of the texts that were read for it, once they are
 known. A tenant alone may have all units.
-Once another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the
-mean may have `share`, and the others twice that. Demand counts the units asked for, not their duration, which grows for
-all tenants under load.
+Once another was active within ACTIVE_S, a tenant whose demand is above the mean may have `share`, and the others
+LESS_BUSY times that. Demand counts the units that were started of late, and UNFINISHED times those that wait or work
+now: a tenant that keeps a few costly calls under way asks for more than one whose many calls soon end.
 A call beyond the share waits in its own tenant's queue, and the tenant with the fewest running units is served first.
 
 With `share` 4 and this rule, 32 concurrent turns or recalls of one tenant keep another's p95 within three times its
@@ -30,6 +30,10 @@ from producers.settings import FairnessSettings
 
 TURN_WEIGHT, RECALL_WEIGHT = 2, 4
 BYTES_A_UNIT = 16_384
+#: Shares of a tenant whose demand is not above the mean.
+LESS_BUSY = 3
+#: How much a unit that waits or works counts in the demand, where one that was just started counts 1.
+UNFINISHED = 4
 #: Most units that may wait in a queue; the bodies they stand for have 64 MiB.
 UNITS_WAITING = 4096
 #: Seconds for which a tenant counts as active after its last call.
@@ -69,8 +73,8 @@ class _Tenant:
     served_at: float = 0.0
 
     def demand(self, now: float) -> float:
-        """Return the tenant's recent demand in units: started ones, weighted by age, and waiting ones."""
-        return self.decay_served(now) + self.units_waiting
+        """Return the tenant's recent demand in units: started ones, weighted by age, and unfinished ones."""
+        return self.decay_served(now) + UNFINISHED * (self.running + self.units_waiting)
 
     def decay_served(self, now: float) -> float:
         """Return the started units, weighted by their age at `now`."""
@@ -161,7 +165,7 @@ class FairQueue:
         now = self._clock()
         demands = {name: tenant.demand(now) for name, tenant in self._tenants.items()}
         mean = math.fsum(demands.values()) / max(len(demands), 1)
-        return {name: self.settings.share * (1 if demand > mean else 2) for name, demand in demands.items()}
+        return {name: self.settings.share * (1 if demand > mean else LESS_BUSY) for name, demand in demands.items()}
 
     def _choose_next(self) -> QueuedCall | None:
         units, limits = self.settings.units, self._compute_limits()

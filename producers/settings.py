@@ -298,7 +298,7 @@ class PluginSettings(BaseModel):
 
 
 class FairnessSettings(BaseModel):
-    """Fair scheduling between tenants: a turn is 2 units of work, a recall 4, each 16 KiB of a body 1 more."""
+    """Fair scheduling between tenants: a turn is 2 units of work, a recall or a batch 4, 16 KiB of a body 1 more."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -314,7 +314,7 @@ class FairnessSettings(BaseModel):
         ge=4,
         le=2048,
         description="units of the busiest tenant while another is active, at most half of `units`; tenants that ask "
-        "for less get twice as many; raise it where 429 meets tenants that the machine could serve",
+        "for less get three times as many; raise it where 429 meets tenants that the machine could serve",
     )
     wait_seconds: float = Field(
         default=5.0,

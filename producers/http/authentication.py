@@ -1,6 +1,6 @@
 """Authenticates requests: a key, or a session of the console, becomes a grant, once the queue gives its tenant a slot.
 
-Handlers take `TenantCall`, `RecallCall` or `OperatorCall` as a parameter; FastAPI resolves it before they begin.
+Handlers take `TenantCall`, `HeavyCall` or `OperatorCall` as a parameter; FastAPI resolves it before they begin.
 """
 
 import time
@@ -138,13 +138,13 @@ async def _admit_call(request: Request) -> AuthenticatedCall:
     return AuthenticatedCall(await _authenticate(request), get_memory(request))
 
 
-async def _admit_recall(request: Request) -> AuthenticatedCall:
+async def _admit_heavy(request: Request) -> AuthenticatedCall:
     return AuthenticatedCall(await _authenticate(request, RECALL_WEIGHT), get_memory(request))
 
 
 TenantCall = Annotated[AuthenticatedCall, Depends(_admit_call)]
-#: An authenticated call with the weight of a recall, however short its body is.
-RecallCall = Annotated[AuthenticatedCall, Depends(_admit_recall)]
+#: An authenticated call with the weight of a recall, however short its body is: a batch of ten turns is no longer.
+HeavyCall = Annotated[AuthenticatedCall, Depends(_admit_heavy)]
 
 
 @dataclass(frozen=True, slots=True)

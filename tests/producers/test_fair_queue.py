@@ -16,6 +16,7 @@ from producers.fair_queue import (
     BYTES_A_UNIT,
     CURRENT,
     DEMAND_S,
+    LESS_BUSY,
     RECALL_WEIGHT,
     UNITS_WAITING,
     FairQueue,
@@ -106,13 +107,13 @@ def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_gro
     assert crowd.units(ANA) == crowd.queue.settings.units
 
 
-def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has_two() -> None:
+def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has_three() -> None:
     crowd = Crowd()
     for _ in range(200):
         crowd.call(ANA, RECALL_WEIGHT)
     for _ in range(5):
         crowd.call(BEN, RECALL_WEIGHT)
-    assert crowd.units(BEN) == 2 * crowd.queue.settings.share
+    assert crowd.units(BEN) == LESS_BUSY * crowd.queue.settings.share
     for _ in range(20):
         crowd.end(next(call for call in crowd.running if call.host == ANA))
     assert crowd.units(ANA) == crowd.queue.settings.share
@@ -123,7 +124,19 @@ def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has
         crowd.end(next(call for call in crowd.running if call.host == BEN))
     assert crowd.units(BEN) == crowd.queue.settings.share
     crowd.end(next(call for call in crowd.running if call.host == ANA))
-    assert crowd.units(ANA) == 2 * crowd.queue.settings.share
+    assert crowd.units(ANA) == LESS_BUSY * crowd.queue.settings.share
+
+
+def test_a_few_calls_that_take_long_are_no_smaller_demand_than_many_that_soon_end() -> None:
+    """Ana starts 4 calls, which go on; Ben, whose 10 calls a second end at once, is not held back for their number."""
+    crowd = Crowd()
+    for _ in range(4):
+        crowd.call(ANA, RECALL_WEIGHT)
+    for _ in range(10):
+        crowd.end(crowd.call(BEN, RECALL_WEIGHT))
+        crowd.clock.now += 0.1
+    limits = crowd.queue._compute_limits()
+    assert (limits[ANA], limits[BEN]) == (crowd.queue.settings.share, LESS_BUSY * crowd.queue.settings.share)
 
 
 def test_a_large_answer_is_work_of_its_tenant() -> None:
@@ -133,9 +146,9 @@ def test_a_large_answer_is_work_of_its_tenant() -> None:
     for _ in range(6):
         crowd.call(BEN, RECALL_WEIGHT)
     assert crowd.units(BEN) == crowd.queue.settings.share
-    slot.charge(2**20)
+    slot.charge(2**22)
     crowd.end(crowd.running[-1])
-    assert crowd.units(BEN) == 2 * crowd.queue.settings.share
+    assert crowd.units(BEN) == LESS_BUSY * crowd.queue.settings.share
 
 
 def test_what_was_asked_for_fades() -> None:

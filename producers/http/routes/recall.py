@@ -5,7 +5,7 @@ from typing import Annotated
 from afterturn_client.contract.freshness import Freshness
 from fastapi import APIRouter, Request, Response
 
-from producers.http.authentication import RecallCall, TenantCall
+from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import (
     BankFreshnessParameters,
@@ -50,7 +50,7 @@ router = APIRouter(prefix="/api/v1", tags=["recall"])
         fails=(PositionBeyondLog,),
     ),
 )
-async def recall_units(request: Request, call: RecallCall) -> Response:
+async def recall_units(request: Request, call: HeavyCall) -> Response:
     answer = await call.memory.recalls.recall(call.grant, await read_body(request))
     return _raw_response(await answer_as_json(answer, MOST_BYTES))
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from producers.http import error_responses
-from producers.http.authentication import RecallCall, TenantCall
+from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.service.bodies import parse_body
@@ -184,7 +184,7 @@ async def add_turn(request: Request, call: TenantCall) -> Response:
         fails=(PositionBeyondLog,),
     ),
 )
-async def prepare_turn(request: Request, call: RecallCall) -> Response:
+async def prepare_turn(request: Request, call: HeavyCall) -> Response:
     return json_response(await call.memory.lifecycle.before_turn(call.grant, await read_body(request)))
 
 
@@ -214,7 +214,7 @@ async def complete_turn(request: Request, call: TenantCall) -> Response:
         fails=LIMITED,
     ),
 )
-async def add_turns(request: Request, call: TenantCall) -> Response:
+async def add_turns(request: Request, call: HeavyCall) -> Response:
     answers = await call.memory.intake.add_turns(call.grant, await read_body(request))
     return json_response({"results": [_result_json(answer) for answer in answers]})
 
