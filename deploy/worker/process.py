@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -72,6 +72,7 @@ from workers.broker import (
 from workers.consumer_faults import is_news
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
+from workers.extraction.llm.digest import ModelDigester
 from workers.extraction.llm.reader import LlmReader, build_reader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
@@ -234,9 +235,12 @@ async def _build_resources(
     database = Database(settings.database, lower_backend_priority(nice) if nice else None, retention=retention)
     clock = DatabaseClock(database)
     turns = TurnStore(database, clock)
-    summariser = Summariser(turns.summaries, turns.sessions, bank_memory.limit_summaries)
     embedder = create_embedder(settings.embedding, settings.data)
     gateways, reader = build_delivery_clients(settings.gateway, database), build_reader(settings.enrichment)
+    summariser = Summariser(turns.summaries, turns.sessions, bank_memory.limit_summaries)
+    if reader is not None:
+        digester = ModelDigester(reader, model_gate(database, settings.enrichment), turns.summaries)
+        summariser = replace(summariser, digester=digester)
     gateway_recall = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)

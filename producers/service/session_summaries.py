@@ -27,7 +27,7 @@ TRIES = 3
 class Digester(Protocol):
     """Selects the entries of a summary from messages."""
 
-    async def digest(self, messages: Sequence[SaidMessage]) -> Sequence[DigestEntry]:
+    async def digest(self, place: SessionPlace, messages: Sequence[SaidMessage]) -> Sequence[DigestEntry]:
         """Return the entries. Never raises for the messages' sake."""
         ...
 
@@ -36,7 +36,7 @@ class Digester(Protocol):
 class RuleDigester:
     """Selects entries by rules."""
 
-    async def digest(self, messages: Sequence[SaidMessage]) -> Sequence[DigestEntry]:
+    async def digest(self, _place: SessionPlace, messages: Sequence[SaidMessage]) -> Sequence[DigestEntry]:
         """Return the entries that the rules find."""
         return await run_off_loop(sum(len(one.content) for one in messages), digest_messages, messages)
 
@@ -98,7 +98,7 @@ class Summariser:
             page = await self.summaries.read_messages(place, first, end)
             if not page:
                 break
-            entries = merge_entries([*entries, *await self.digester.digest(page)])
+            entries = merge_entries([*entries, *await self.digester.digest(place, page)])
             first = page[-1].seq + 1
         return entries
 

@@ -4,7 +4,7 @@ The originals stay, in the log and for recall. An entry names its message: one t
 ended since is left out at every read, and an erasure removes the whole summary, which is then made anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
-from store.schema import SESSION_HISTORY, UNIT, in_bank
+from store.schema import READING, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import inline
 from store.text.session_digest import DigestEntry, DigestKind, SaidMessage, read_entry
 
@@ -49,10 +49,11 @@ NEXT = (
     .order_by(_SESSION.bank_id, _SESSION.session_id)
     .limit(SESSIONS)
 )
-_UNIT = UNIT.c
+_UNIT, _READING = UNIT.c, READING.c
 _IN_SESSION = bindparam("session", type_=Uuid)
 SAID = (
     select(
+        _UNIT.turn_id,
         _UNIT.seq,
         _UNIT.aggregate_version,
         _UNIT.turn_name,
@@ -141,6 +142,15 @@ class SessionSummaries:
         async with self._database.tenant(place.host) as connection:
             return [_build_message(row) for row in await fetch_rows(connection, SAID, asked)]
 
+    async def find_read(self, place: SessionPlace, turns: Collection[UUID], version: str) -> frozenset[UUID]:
+        """Return those of these turns that a version of an extractor has read: its model has got their texts."""
+        query = select(_READING.turn_id).where(
+            _READING.host_id == bindparam("host"), _READING.turn_id.in_(turns), _READING.version == bindparam("version")
+        )
+        async with self._database.tenant(place.host) as connection:
+            found = await connection.execute(query, {"host": place.host, "version": version})
+            return frozenset(found.scalars())
+
     async def write(
         self, place: SessionPlace, seen: SessionSummary, kept_from: int, found: Sequence[DigestEntry]
     ) -> bool:
@@ -206,4 +216,4 @@ async def _read_unchanged(
 
 
 def _build_message(row: DriverRow) -> SaidMessage:
-    return SaidMessage(row.seq, row.aggregate_version, row.turn_name or "", row.role or "", row.content)
+    return SaidMessage(row.seq, row.aggregate_version, row.turn_name or "", row.role or "", row.content, row.turn_id)

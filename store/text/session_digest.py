@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 from zlib import crc32
 
 from store.text.stopwords import STOP_WORDS
@@ -54,6 +55,7 @@ class SaidMessage:
     turn: str
     role: str
     content: str = field(repr=False)
+    turn_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ COMPARED = {
     "sessions": """
         select bank_id, session_id, session_name, message_count, turn_count, metadata
           from afterturn.agent_session_history_t where active""",
-    "messages_without_units": "select bank_id, session_id, seq, message from afterturn.session_message_t",
+    # Without summaries: when they are written, and so what they tell, depends on how fast the stages are.
+    "messages_without_units": """
+        select bank_id, session_id, seq, message from afterturn.session_message_t where seq >= 0""",
     "entities": """
         select bank_id, entity_id, metadata->>'normalised', mention_count
           from afterturn.agent_memory_entity_t where active""",

@@ -100,17 +100,23 @@ def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extr
 
 
 def _find_answer(reply: Mapping[str, object]) -> _ModelAnswer:
-    objects = list(_iterate_objects(reply))
-    if any(one.get("type") == "refusal" for one in objects):
-        raise NoAnswer("refused")
-    arguments = next((call for one in objects if (call := _call_arguments(one)) is not None), None)
-    if arguments is None:
-        raise NoAnswer("truncated" if reply.get("status") == "incomplete" else "no_call")
+    arguments = find_arguments(reply, TOOL)
     try:
         return _ModelAnswer.model_validate(orjson.loads(arguments) if isinstance(arguments, str) else arguments)
     except (orjson.JSONDecodeError, ValidationError):
         fault: Fault = "truncated" if reply.get("status") == "incomplete" else "wrong_schema"
     raise NoAnswer(fault)
+
+
+def find_arguments(reply: Mapping[str, object], tool: str) -> str | Mapping[str, Any]:
+    """Return the arguments of a reply's call of this tool. Raises NoAnswer."""
+    objects = list(_iterate_objects(reply))
+    if any(one.get("type") == "refusal" for one in objects):
+        raise NoAnswer("refused")
+    arguments = next((call for one in objects if (call := _call_arguments(one, tool)) is not None), None)
+    if arguments is None:
+        raise NoAnswer("truncated" if reply.get("status") == "incomplete" else "no_call")
+    return arguments
 
 
 def _iterate_objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
@@ -127,10 +133,10 @@ def _iterate_objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]
             queue += reversed(one)
 
 
-def _call_arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
+def _call_arguments(one: Mapping[str, Any], tool: str) -> str | Mapping[str, Any] | None:
     inner = one.get("function")
-    named = inner if one.get("name") != TOOL and isinstance(inner, Mapping) else one
-    arguments = named.get("arguments") if named.get("name") == TOOL else None
+    named = inner if one.get("name") != tool and isinstance(inner, Mapping) else one
+    arguments = named.get("arguments") if named.get("name") == tool else None
     return arguments if isinstance(arguments, str | Mapping) else None
 
 
