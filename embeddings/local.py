@@ -1,8 +1,10 @@
-"""The local sentence model: fastembed on files from installed packages, no network."""
+"""Sentence models in this process, by fastembed: the bundled one, one of a folder, one of the hub."""
 
 import asyncio
+import difflib
 import hashlib
 import os
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -16,13 +18,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from embeddings.batching import group_by_length
-from embeddings.errors import EmbedderClosed, ModelMismatch
+from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
+from embeddings.hub import ModelKind, fetch_model
 from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import TokenPace
 from embeddings.readable_text import clean_text, is_latin
 from embeddings.remote import derive_generation
-from embeddings.settings import MODEL_FILE, EmbeddingSettings, Variant
+from embeddings.settings import MODEL_FILE, MOST_DIMENSIONS, EmbeddingSettings, Variant
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -36,6 +39,8 @@ _GENERATIONS = {Variant.LEAN: 1, Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
 _MAX_CHARACTERS = 8192
 #: Bytes of a model's weights, at the beginning and at the end, by which its files are told apart.
 _HASHED_BYTES = 1_048_576
+#: A vector that is shorter has no direction.
+_SHORTEST = 1e-12
 #: Most cached token counts, about 3 MB.
 _MOST_COUNTS = 32_768
 
@@ -67,23 +72,25 @@ class TokenCounts:
 
 
 class InProcessEmbedder(ABC):
-    """A sentence model in this process, 384 dimensions, on one thread of its own.
+    """A sentence model in this process, on one thread of its own; its dimension is found when it is loaded.
 
     Make it anywhere, but load it (`load`, or the first `embed`) only in the process that uses it: a loaded
     model does not survive a fork. Several calls at once take turns, one run of the model each.
     """
 
-    dimensions: int = _DIMENSIONS
+    #: The length of each vector; 0 until the model is loaded.
+    dimensions: int = 0
 
     def __init__(self, settings: EmbeddingSettings, *, name: str, generation: int) -> None:
         """Keep the settings, and the model's name and generation."""
         self.name = name
         self.generation = generation
+        self._fastembed_name = _MODEL
         self._settings = settings
         self._model: TextEmbedding | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._tokenizer: Tokenizer | None = None
-        self._closed = False
+        self._closed, self._closing = False, threading.Event()
         self._pace = TokenPace(MAX_TOKENS)
         self._waiting_ms = 0.0
         self._calls, self._call_ended = 0, asyncio.Event()
@@ -92,14 +99,14 @@ class InProcessEmbedder(ABC):
     async def load(self) -> None:
         """Read the model into memory (seconds at the very first start) and check that it is the right one.
 
-        Raises ModelMissing, ModelMismatch, EmbedderClosed. Loading twice is loading once.
+        Raises ModelMissing, ModelMismatch, ModelUnreachable, EmbedderClosed. Loading twice is loading once.
         """
         await asyncio.get_running_loop().run_in_executor(self._executor(), self._loaded)
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors, shape (len(texts), 384), in order; a text is read up to its 256th token.
+        """Return unit vectors, shape (len(texts), dimensions), in order; a text is cut at the model's window.
 
-        Raises ModelMissing, ModelMismatch, EmbedderClosed.
+        Raises as `load` does.
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -136,6 +143,7 @@ class InProcessEmbedder(ABC):
     async def close(self) -> None:
         """Finish running calls, then release the model and its thread."""
         self._closed = True
+        self._closing.set()
         while self._calls:
             self._call_ended.clear()
             await self._call_ended.wait()
@@ -153,7 +161,7 @@ class InProcessEmbedder(ABC):
     def _loaded(self) -> "TextEmbedding":
         if self._model is None:
             folder = self._find_folder()
-            model = _open_model(folder, self._settings.threads)
+            model = _open_model(folder, self._settings.threads, self._fastembed_name)
             self._check(model, folder)
             self._model = model
         return self._model
@@ -162,9 +170,13 @@ class InProcessEmbedder(ABC):
     def _find_folder(self) -> Path:
         """Return the folder with the model and its tokenizer. Raises ModelMissing."""
 
-    @abstractmethod
     def _check(self, model: "TextEmbedding", folder: Path) -> None:
-        """Raise ModelMismatch where the loaded model is not the right one."""
+        """Find the model's dimension. Raises ModelMismatch where it is not the right model."""
+        vectors, _ = _run(model, [TEXTS[0]])
+        found = vectors.shape[1]
+        if not 1 <= found <= MOST_DIMENSIONS:
+            raise ModelMismatch(f"{folder} gives vectors of {found} numbers; {MOST_DIMENSIONS} is the most")
+        self.dimensions = found
 
     async def _embed(self, texts: list[str], thread: ThreadPoolExecutor) -> NDArray[np.float32]:
         """Embed batch by batch: between two of them other calls have the thread."""
@@ -192,6 +204,7 @@ class LocalEmbedder(InProcessEmbedder):
     """The model all-MiniLM-L6-v2, which understands English, from files of installed packages."""
 
     understands: str = "english"
+    dimensions: int = _DIMENSIONS
 
     def __init__(self, settings: EmbeddingSettings, cache: Path) -> None:
         """Keep the settings; `cache` is the folder in which the model's files are assembled."""
@@ -218,20 +231,52 @@ class FolderEmbedder(InProcessEmbedder):
     Its generation follows from the files, so another model in the same folder is another one.
     """
 
-    def __init__(self, settings: EmbeddingSettings) -> None:
+    def __init__(self, settings: EmbeddingSettings, folder: Path) -> None:
         """Keep the settings, which have checked the folder."""
-        self._folder = Path(settings.folder)
-        super().__init__(settings, name=self._folder.name, generation=derive_generation(hash_model(self._folder)))
+        self._folder = folder
+        super().__init__(settings, name=folder.name, generation=derive_generation(hash_model(folder)))
 
     def _find_folder(self) -> Path:
         return self._folder
 
-    def _check(self, model: "TextEmbedding", folder: Path) -> None:
-        vectors, _ = _run(model, [TEXTS[0]])
-        if vectors.shape[1] != _DIMENSIONS:
-            raise ModelMismatch(
-                f"{folder} gives vectors of {vectors.shape[1]} numbers; they have to have {_DIMENSIONS}"
-            )
+
+class HubEmbedder(InProcessEmbedder):
+    """A sentence model of fastembed's list, by its name there: fetched once from the hub into the folder for models."""
+
+    def __init__(self, settings: EmbeddingSettings, cache: Path) -> None:
+        """Keep the settings; `cache` is the folder for models."""
+        super().__init__(settings, name=settings.model, generation=derive_generation(f"fastembed:{settings.model}"))
+        self._cache = cache
+        self._fastembed_name = settings.model
+
+    def _find_folder(self) -> Path:
+        listed = {one["model"].lower(): one for one in _import_fastembed().list_supported_models()}
+        found = listed.get(self.name.lower())
+        if found is None:
+            near = difflib.get_close_matches(self.name.lower(), listed, n=3, cutoff=0.3)
+            names = ", ".join(listed[one]["model"] for one in near) or "see the list of fastembed"
+            raise ModelMismatch(f"{self.name} is not in fastembed's list; near it: {names}")
+        repository, files = str(found["sources"]["hf"]), [found["model_file"], *found["additional_files"]]
+        if (folder := _find_cached(repository, self._cache, files)) is not None:
+            return folder
+        self._cache.mkdir(parents=True, exist_ok=True)
+        if wrong := fetch_model(ModelKind.SENTENCES, self.name, self._cache, self._closing):
+            raise ModelUnreachable(f"{self.name} cannot be had: {wrong}")
+        if (folder := _find_cached(repository, self._cache, files)) is None:
+            raise ModelUnreachable(f"{self.name} was fetched, and is not in {self._cache}")
+        return folder
+
+
+def _find_cached(repository: str, cache: Path, files: Sequence[str]) -> Path | None:
+    """Return the folder of a model that was fetched whole; None where it is not in the cache."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - after HF_HUB_OFFLINE is set
+    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        folder = Path(snapshot_download(repository, cache_dir=cache, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+    return folder if all((folder / name).is_file() for name in files) else None
 
 
 def hash_model(folder: Path) -> str:
@@ -254,17 +299,22 @@ def _run(model: "TextEmbedding", texts: list[str]) -> tuple[NDArray[np.float32],
     """
     start = time.thread_time()
     vectors = np.asarray(list(model.embed(texts, batch_size=len(texts))), dtype=np.float32)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _SHORTEST)  # not every model does
     return vectors, (time.thread_time() - start) * 1000
 
 
-def _open_model(folder: Path, threads: int) -> "TextEmbedding":
+def _import_fastembed() -> "type[TextEmbedding]":
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when fastembed is imported: it must never look for a hub
     from fastembed import TextEmbedding  # noqa: PLC0415 - a second's import, only where a model is loaded
 
+    return TextEmbedding
+
+
+def _open_model(folder: Path, threads: int, name: str) -> "TextEmbedding":
     try:
         # The memory arena stays small because batches do: it is flat, and a tenth faster than none.
-        return TextEmbedding(
-            _MODEL, cache_dir=str(folder.parent), specific_model_path=str(folder), threads=threads, cuda=False
+        return _import_fastembed()(
+            name, cache_dir=str(folder.parent), specific_model_path=str(folder), threads=threads, cuda=False
         )
     except Exception as error:  # fastembed and onnxruntime raise their own types for a damaged file
         raise ModelMismatch(f"{folder} cannot be loaded; remove it to make it anew") from error

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Protocol
 
-from embeddings.local import FolderEmbedder, LocalEmbedder
+from embeddings.local import FolderEmbedder, HubEmbedder, LocalEmbedder
 from embeddings.protocol import Embedder
 from embeddings.remote import RemoteEmbedder
 from embeddings.rerank import CrossEncoder
@@ -40,6 +40,8 @@ def create_embedder(settings: EmbeddingSettings, data: Path) -> OwnedEmbedder:
     """Return the embedder these settings choose, not yet loaded; a local one keeps its files in `data`/models."""
     if settings.provider is Provider.REMOTE:
         return RemoteEmbedder(settings.remote)
-    if settings.provider is Provider.FOLDER:
-        return FolderEmbedder(settings)
+    if settings.folder is not None:
+        return FolderEmbedder(settings, settings.folder)
+    if settings.model:
+        return HubEmbedder(settings, data / "models")
     return LocalEmbedder(settings, data / "models")

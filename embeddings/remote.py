@@ -19,10 +19,8 @@ from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits
 from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
 from embeddings.pace import TokenPace
 from embeddings.retry import Backoff, Retry
-from embeddings.settings import RemoteSettings
+from embeddings.settings import MOST_DIMENSIONS, RemoteSettings
 
-#: The length of every stored vector; models that have more are asked for their first 384.
-DIMENSIONS = 384
 #: Longer than the window of most sentence models; the rest is not sent.
 MAX_CHARACTERS = 8192
 MAX_TOKENS = 2048
@@ -37,9 +35,12 @@ BLANK = " "
 
 
 class RemoteEmbedder:
-    """An external model, 384 dimensions; make it anywhere, use and close it on one event loop."""
+    """An external model; make it anywhere, use and close it on one event loop.
 
-    dimensions: int = DIMENSIONS
+    `dimensions`, the length of each vector, is that of the first reply, and 0 before it.
+    """
+
+    dimensions: int = 0
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class RemoteEmbedder:
     ) -> None:
         """Keep the settings; no connection is opened before the first call."""
         self.name = f"{settings.model} (remote)"
-        self.generation = derive_generation(settings.model)
+        self.generation = derive_generation(settings.model, settings.dimensions)
         self._settings = settings
         self._clock = clock
         backoff = Backoff(FIRST_WAIT_S, factor=2.0, longest_s=LONGEST_WAIT_S, chance=chance)
@@ -71,19 +72,28 @@ class RemoteEmbedder:
             return
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors, shape (len(texts), 384), in order; a text is sent up to its 8192nd character.
+        """Return unit vectors, shape (len(texts), dimensions), in order; a text is sent up to its 8192nd character.
 
         Raises ModelUnreachable when the deadline passes without an answer, ModelMismatch when the service refuses
         or answers something else than its vectors, EmbedderClosed.
         """
-        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        batches = list[NDArray[np.float32]]()
         deadline = self._clock() + self._settings.deadline_seconds
         start = time.perf_counter()
-        for first, batch in _split_batches(texts, self._settings):
-            reply = await self._ask(batch, deadline)
-            vectors[first : first + len(batch)] = _parse_vectors(reply, len(batch))
+        for batch in _split_batches(texts, self._settings):
+            vectors = _parse_vectors(await self._ask(batch, deadline), len(batch))
+            self._check_dimension(vectors.shape[1])
+            batches.append(vectors)
         self._pace.learn(texts, (time.perf_counter() - start) * 1000)
-        return vectors
+        return np.concatenate(batches) if batches else np.empty((0, self.dimensions), dtype=np.float32)
+
+    def _check_dimension(self, found: int) -> None:
+        """Keep the dimension of the first reply. Raises ModelMismatch where a later one, or what was asked, differs."""
+        expected = self.dimensions or self._settings.dimensions or found
+        if found != expected or found > MOST_DIMENSIONS:
+            wanted = f"not {expected}" if found != expected else f"{MOST_DIMENSIONS} is the most: set remote.dimensions"
+            raise ModelMismatch(f"the model's vectors have {found} numbers, {wanted}")
+        self.dimensions = found
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
         """Return how many milliseconds these texts would take, by their characters and the pace measured so far."""
@@ -110,8 +120,8 @@ class RemoteEmbedder:
             "input": list(batch),
             "encoding_format": "float",
         }
-        if self._settings.ask_dimensions:
-            body["dimensions"] = self.dimensions
+        if self._settings.dimensions:
+            body["dimensions"] = self._settings.dimensions
         return await self._open().post(body)
 
     def _open(self) -> Endpoint:
@@ -128,28 +138,27 @@ class RemoteEmbedder:
         return self._endpoint
 
 
-def derive_generation(model: str) -> int:
-    """Return the generation of a remote model's vectors, which follows from its name.
+def derive_generation(model: str, asked: int = 0) -> int:
+    """Return the generation of a model's vectors, which follows from its name and the dimension it is asked for.
 
     1000..31999; two names share one by a chance of one in 31,000.
     """
-    digest = hashlib.sha256(f"{model}:{DIMENSIONS}".encode()).digest()
+    digest = hashlib.sha256(f"{model}:{asked}".encode()).digest()
     return FIRST_GENERATION + int.from_bytes(digest[:8], "big") % GENERATIONS
 
 
-def _split_batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[tuple[int, list[str]]]:
-    """Yield the batches of a request: the index of the first text, and the texts as they are sent."""
-    batch: list[str] = []
-    characters, first = 0, 0
-    for number, text in enumerate(texts):
+def _split_batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[list[str]]:
+    """Yield the batches of the requests: texts as they are sent."""
+    batch, characters = list[str](), 0
+    for text in texts:
         sent = text[:MAX_CHARACTERS] if text.strip() else BLANK
         if batch and (len(batch) == settings.batch_texts or characters + len(sent) > settings.batch_characters):
-            yield first, batch
-            batch, characters, first = [], 0, number
+            yield batch
+            batch, characters = [], 0
         batch.append(sent)
         characters += len(sent)
     if batch:
-        yield first, batch
+        yield batch
 
 
 def _parse_vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float32]:
@@ -163,14 +172,15 @@ def _parse_vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float3
         if type(index) is not int or not 0 <= index < count or found[index] is not None:
             raise ModelMismatch("the reply numbers its vectors wrongly")
         found[index] = item.get("embedding")
-    return _normalise_rows([_decode_numbers(vector) for vector in found])
+    vectors = [_decode_numbers(vector) for vector in found]
+    if len({len(vector) for vector in vectors}) != 1:
+        raise ModelMismatch("the reply holds vectors of several lengths")
+    return _normalise_rows(vectors)
 
 
 def _decode_numbers(vector: object) -> NDArray[np.float64]:
-    if not isinstance(vector, list) or not all(type(number) in {int, float} for number in vector):
+    if not isinstance(vector, list) or not vector or not all(type(number) in {int, float} for number in vector):
         raise ModelMismatch("the reply holds something else than numbers")
-    if len(vector) != DIMENSIONS:
-        raise ModelMismatch(f"the model's vectors have {len(vector)} dimensions, not {DIMENSIONS}")
     return np.asarray(vector, dtype=np.float64)
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbedderClosed, RerankerUnusable
+from embeddings.hub import ModelKind, fetch_model
 from embeddings.readable_text import clean_text
 from embeddings.rerank_files import model_file
 from embeddings.settings import RerankerSettings
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 BATCH = 4
 #: More characters than the windows of most models hold; the rest is not even tokenised.
 MAX_CHARACTERS = 4096
-#: The longest a download from the hub may take, in seconds: models have up to gigabytes.
-DOWNLOAD_S = 1800.0
-POLL_S = 0.2
 
 _WARM = ("Where does she live?", ["She lives in a small house by the sea.", "Rain."])
 
@@ -118,25 +114,8 @@ class CrossEncoder:
         return _open_cross_encoder(self.name, self._settings.threads, cache=self._cache)
 
     def _fetch(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
-        argv = [sys.executable, "-P", "-c", _FETCH, self.name, str(self._cache)]
-        quiet = subprocess.DEVNULL
-        with subprocess.Popen(argv, env=environment, stdin=quiet, stdout=quiet, stderr=quiet) as fetching:  # noqa: S603 - ours
-            give_up = threading.Timer(DOWNLOAD_S, fetching.kill)
-            give_up.start()
-            while fetching.poll() is None and not self._closing.wait(POLL_S):
-                pass
-            give_up.cancel()
-            fetching.kill()
-        if fetching.returncode != 0:
-            raise RerankerUnusable(f"{self.name} cannot be had from the hub")
-
-
-_FETCH = """
-import sys
-from fastembed.rerank.cross_encoder import TextCrossEncoder
-TextCrossEncoder(sys.argv[1], cache_dir=sys.argv[2], cuda=False)
-"""
+        if wrong := fetch_model(ModelKind.CROSS_ENCODER, self.name, self._cache, self._closing):
+            raise RerankerUnusable(f"{self.name} cannot be had: {wrong}")
 
 
 def _of_folder(folder: Path, threads: int) -> "TextCrossEncoder":

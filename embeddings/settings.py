@@ -15,6 +15,8 @@ EMBEDDINGS_PATH = "/v1/embeddings"
 #: The files of a sentence model in a folder, as exporters to ONNX write them.
 MODEL_FILE = "model.onnx"
 MODEL_FILES = (MODEL_FILE, "tokenizer.json", "tokenizer_config.json", "config.json")
+#: Most numbers of a vector: an index at half precision takes no more.
+MOST_DIMENSIONS = 4000
 #: A model's name on the hub.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
@@ -22,10 +24,8 @@ HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 class Provider(StrEnum):
     """Where the sentence model runs."""
 
-    #: The sentence model in this process.
+    #: A sentence model in this process.
     LOCAL = "local"
-    #: A sentence model of the operator's, in this process.
-    FOLDER = "folder"
     #: A model behind an OpenAI-compatible endpoint.
     REMOTE = "remote"
 
@@ -57,15 +57,18 @@ class RemoteSettings(BaseModel):
     model: str = Field(
         default="",
         max_length=256,
-        description="name of the model at that service; needed with provider remote; after a change run `afterturn "
-        "embed`",
+        description="name of the model at that service; needed with provider remote; a change takes effect by "
+        "`afterturn embeddings build` and `switch`",
     )
     api_key: SecretStr = Field(
         default=SecretStr(""), description="API key of that service, sent as a bearer token; empty sends none"
     )
-    ask_dimensions: bool = Field(
-        default=True,
-        description="send `dimensions: 384`; turn it off for models that have 384 and refuse the parameter",
+    dimensions: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_DIMENSIONS,
+        description="numbers of a vector to ask the service for; 0 asks for none, and the model's own number is found; "
+        "set it for a model that has more than 4,000, or to store fewer",
     )
     batch_texts: int = Field(
         default=64, ge=1, le=2048, description="most texts of one request; lower it to the service's own limit"
@@ -139,22 +142,22 @@ class EmbeddingSettings(BaseModel):
 
     provider: Provider = Field(
         default=Provider.LOCAL,
-        description="where vectors are made: `local` (the bundled model, which understands English alone), `folder` (a "
-        "model of yours, say a multilingual one) or `remote` (an OpenAI-compatible service); after a change run "
-        "`afterturn embed`",
+        description="where vectors are made: `local` (in processes of the service) or `remote` (an OpenAI-compatible "
+        "service); a change takes effect by `afterturn embeddings build` and `switch`",
     )
-    folder: str = Field(
+    model: str = Field(
         default="",
         max_length=1024,
-        description="absolute path of a folder with a sentence model of 384 numbers: model.onnx and its tokenizer; "
-        "needed with provider folder; after a change of its files run `afterturn embed`",
+        description="sentence model of provider local; empty: the bundled one, which understands English alone; a name "
+        "of fastembed's list, fetched once from the hub; or the absolute path of a folder with model.onnx and its "
+        "tokenizer; a change takes effect by `afterturn embeddings build` and `switch`",
     )
     remote: RemoteSettings = Field(default_factory=RemoteSettings)
     variant: Variant = Field(
         default=Variant.LEAN,
-        description="number format of the local model: `lean` (8-bit, fastest), `dynamic` (8-bit by onnxruntime) or "
-        "`weights` (as shipped); set weights for the most exact vectors; after a change to or from "
-        "weights run `afterturn embed`",
+        description="number format of the bundled model: `lean` (8-bit, fastest), `dynamic` (8-bit by onnxruntime) or "
+        "`weights` (as shipped); set weights for the most exact vectors; a change to or from weights takes effect by "
+        "`afterturn embeddings build` and `switch`",
     )
     threads: int = Field(
         default=1,
@@ -182,11 +185,17 @@ class EmbeddingSettings(BaseModel):
                 raise ValueError(f"remote.base_url {error}") from None
         return self
 
-    @model_validator(mode="after")
-    def _folder_holds_a_model(self) -> Self:
-        if self.provider is Provider.FOLDER:
-            if not self.folder.startswith("/"):
-                raise ValueError("provider folder needs folder, an absolute path")
-            if missing := [name for name in MODEL_FILES if not (Path(self.folder) / name).is_file()]:
-                raise ValueError(f"folder holds no sentence model: there is no {', no '.join(missing)}")
-        return self
+    @field_validator("model")
+    @classmethod
+    def _model_is_a_folder_or_a_name(cls, model: str) -> str:
+        if model.startswith("/"):
+            if missing := [name for name in MODEL_FILES if not (Path(model) / name).is_file()]:
+                raise ValueError(f"is a folder without a sentence model: there is no {', no '.join(missing)}")
+        elif model and not HUB_NAME.fullmatch(model):
+            raise ValueError("is neither an absolute path nor a name of fastembed's list, such as BAAI/bge-m3")
+        return model
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with the model's files; None for the bundled model and for one from the hub."""
+        return Path(self.model) if self.model.startswith("/") else None

@@ -19,7 +19,7 @@ REFERENCE_TABLES: Mapping[str, str] = {
     "public.afterturn_cluster": "tells of the cluster, of no tenant",
     "public.afterturn_console_session": "a session is found by its hash before its tenant is known",
     "public.afterturn_gate": "is shared by all tenants that call one service",
-    "public.afterturn_live_model": "tells of the service, of no tenant",
+    "public.afterturn_generation": "tells of the service, of no tenant",
     "public.afterturn_maintenance": "tells of the service, of no tenant",
     "public.afterturn_operator_key": "has no tenant",
     "public.afterturn_worker": "tells of the service, of no tenant",

@@ -13,6 +13,7 @@ StoreError
 │   └── RateLimited         a limit per minute (try again later)
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
 ├── KeyReused           an idempotency key was used for another command
+├── GenerationRefused   a generation of vectors is in a state that does not allow the change
 ├── BankInUse           a bank holds something that lives; it was not ended
 ├── IsReflection        a reflection follows from its facts; change these instead
 ├── NotSettled          a delivery's state does not allow this settlement
@@ -105,6 +106,10 @@ class NotFound(StoreError):
 
 class KeyReused(StoreError):
     """The idempotency key was used for another command; nothing was written."""
+
+
+class GenerationRefused(StoreError):
+    """A generation of vectors is in a state that does not allow the change; the text says what to do first."""
 
 
 class BankInUse(StoreError):

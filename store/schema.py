@@ -943,7 +943,8 @@ BANK_LANGUAGE = Table(
     Index("bank_language_undone", "changed_at", postgresql_where=text("former is not null")),
 )
 
-#: Vectors are inserted and never updated, so indexes get no dead tuples, and several models can coexist.
+#: Vectors are inserted and never updated, so indexes get no dead tuples. Those of several models coexist: vectors of
+#: one generation have its dimension (GENERATION), and an index of their own.
 UNIT_VECTOR = Table(
     "unit_vector_t",
     METADATA,
@@ -952,7 +953,7 @@ UNIT_VECTOR = Table(
     Column("unit_id", Uuid),
     Column("chunk", SmallInteger),
     Column("generation", SmallInteger),
-    Column("embedding", HalfVector(384), nullable=False),
+    Column("embedding", HalfVector(), nullable=False),
     PrimaryKeyConstraint("host_id", "bank_id", "generation", "unit_id", "chunk"),
     postgresql_partition_by="HASH (bank_id)",
 )
@@ -1180,16 +1181,32 @@ OUTSIDE_MODEL = Table(
     schema="public",
 )
 
-#: The current sentence model, by its generation of vectors: one row, written by each process at its start. WHY: direct
-#: readers of the schema hindsight must not compare vectors of another model.
-LIVE_MODEL = Table(
-    "afterturn_live_model",
+#: Generations of vectors: the sentence models whose vectors are stored. Recall compares those of the live one alone,
+#: and readers of the schema hindsight see no others. The first process of a deployment makes its model live; later only
+#: an operator's command does. Holds no tenant and no content.
+GENERATION = Table(
+    "afterturn_generation",
     METADATA,
-    Column("one", Boolean, primary_key=True, server_default=text("true")),
-    Column("generation", SmallInteger, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("generation", SmallInteger, primary_key=True, autoincrement=False),
+    #: the model's name, for people to read
+    Column("model", Text, nullable=False),
+    Column("dimension", Integer, nullable=False),
+    #: live, building, retired, dropping
+    Column("state", Text, nullable=False),
+    #: when the state began
     Column("since", TIME, nullable=False, server_default=func.now()),
-    CheckConstraint("one"),
+    #: how far a pass over all stored texts has come: tenant, position in its log, and texts embedded by it
+    Column("at_host", Uuid),
+    Column("at_position", BigInteger, nullable=False, server_default=text("0")),
+    Column("texts", BigInteger, nullable=False, server_default=text("0")),
+    #: when a pass ended; null: texts may have no vector of this generation
+    Column("complete_at", TIME),
+    CheckConstraint("generation > 0"),
+    CheckConstraint("dimension between 1 and 4000"),
+    CheckConstraint("state in ('live', 'building', 'retired', 'dropping')"),
+    # WHY: one generation is live, and one is built at a time.
+    Index("afterturn_generation_live", "state", unique=True, postgresql_where=text("state = 'live'")),
+    Index("afterturn_generation_building", "state", unique=True, postgresql_where=text("state = 'building'")),
     schema="public",
 )
 

@@ -29,22 +29,31 @@ LONG, MOST_LISTS_OF_LONG = 2000, 700
 #: Seconds that one look may take; it ends before the next is due, so that other maintenance tasks can run.
 LOOK_S = 5.0
 
-# Whether a partition needs an index depends on its largest bank; the number of lists depends on the partition's size.
+# Whether a partition needs an index of a generation depends on its largest bank; the number of lists depends on how
+# many vectors the partition has of it. An index of a generation that is no more, or is being dropped, is not needed.
 PARTITIONS_IN_NEED = text("""
-    select r as partition, coalesce(max(s.units), 0) as largest,
-           greatest(max(s.units), max(c.reltuples::bigint)) as vectors, max(i.lists) as lists,
-           coalesce(bool_or(i.valid), false) as valid
-      from generate_series(0, :partitions - 1) r
-      join pg_class c on c.oid = to_regclass('afterturn.unit_vector_' || r)
-      left join afterturn.bank_statistics_t s
-        on s.units > :exact_units / 2
-       and satisfies_hash_partition(cast('afterturn.unit_vector_t' as regclass), :partitions, r, s.bank_id)
-      left join lateral (select x.indisvalid as valid,
-                                (select cast(split_part(o, '=', 2) as int) from unnest(n.reloptions) o
-                                  where o like 'lists=%') as lists
-                           from pg_class n join pg_index x on x.indexrelid = n.oid
-                          where n.oid = to_regclass('afterturn.unit_vector_' || r || '_near')) i on true
-     group by r having max(s.units) > :exact_units or max(i.lists) is not null order by r""")
+    with stored as materialized (
+        select cast(split_part(n.relname, '_', 3) as int) as partition,
+               cast(split_part(n.relname, '_', 4) as smallint) as generation, x.indisvalid as valid,
+               n.reltuples as entries,
+               (select cast(split_part(o, '=', 2) as int) from unnest(n.reloptions) o where o like 'lists=%') as lists
+          from pg_class n join pg_index x on x.indexrelid = n.oid
+         where n.relnamespace = cast('afterturn' as regnamespace) and n.relname ~ '^unit_vector_[0-9]+_[0-9]+_near$'),
+    wanted as materialized (
+        select r as partition, g.generation, g.dimension, max(s.units) as largest
+          from generate_series(0, :partitions - 1) r
+          join afterturn.bank_statistics_t s
+            on s.units > :exact_units / 2
+           and satisfies_hash_partition(cast('afterturn.unit_vector_t' as regclass), :partitions, r, s.bank_id)
+         cross join public.afterturn_generation g
+         where g.state <> 'dropping'
+         group by r, g.generation)
+    select partition, generation, coalesce(w.dimension, 0) as dimension, coalesce(w.largest, 0) as largest,
+           greatest(w.largest, cast(coalesce(i.entries, c.reltuples) as bigint)) as vectors, i.lists,
+           coalesce(i.valid, false) as valid
+      from wanted w full join stored i using (partition, generation)
+      join pg_class c on c.oid = to_regclass('afterturn.unit_vector_' || partition)
+     where w.largest > :exact_units or i.lists is not null order by partition, generation""")
 # Large namespaces of the memory plugin, each with an index for each dimension of callers' vectors.
 NAMESPACES_IN_NEED = text("""
     select bank_id, dimension, coalesce(v.vectors, 0) as largest, coalesce(v.vectors, 0) as vectors, i.lists,
@@ -72,9 +81,11 @@ MEMORY = text("set maintenance_work_mem = '512MB'")
 
 @dataclass(frozen=True, slots=True)
 class NeededPartitionIndex:
-    """The index that a partition of unit vectors needs, of this many lists; 0: it needs none any more."""
+    """The index that a partition needs on the vectors of one generation, of this many lists; 0: none any more."""
 
     partition: int
+    generation: int
+    dimension: int
     lists: int
 
     @property
@@ -85,17 +96,17 @@ class NeededPartitionIndex:
     @property
     def stem(self) -> str:
         """The beginning of the index's name."""
-        return self.table
+        return f"unit_vector_{self.partition}_{self.generation}"
 
     @property
     def over(self) -> str:
         """The indexed column or expression."""
-        return "embedding"
+        return f"cast(embedding as public.halfvec({self.dimension}))"
 
     @property
     def rows(self) -> str:
         """The WHERE clause of a partial index; '' for all rows."""
-        return ""
+        return f" where generation = {self.generation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,23 +192,23 @@ class VectorIndexes:
         )
         return [
             *(
-                NeededPartitionIndex(row.partition, lists)
+                NeededPartitionIndex(row.partition, row.generation, row.dimension, lists)
                 for row in partitions
                 if (lists := self._change(row)) is not None
             ),
             *(
                 NeededNamespaceIndex(row.bank_id, row.dimension, lists)
                 for row in namespaces
-                if (lists := self._change(row, MOST_LISTS_OF_LONG if row.dimension > LONG else MOST_LISTS)) is not None
+                if (lists := self._change(row)) is not None
             ),
         ]
 
-    def _change(self, row: Row[Any], most: int = MOST_LISTS) -> int | None:
-        """Return how many lists a partition's index shall have; None where it is right as it is."""
+    def _change(self, row: Row[Any]) -> int | None:
+        """Return how many lists an index shall have; None where it is right as it is."""
         if row.largest <= self._exact_units:
             # An index is dropped only when its largest bank has shrunk to half of the limit.
             return None if 2 * row.largest > self._exact_units else 0
-        lists = count_lists(row.vectors, most)
+        lists = count_lists(row.vectors, MOST_LISTS_OF_LONG if row.dimension > LONG else MOST_LISTS)
         return None if row.valid and 2 * row.lists > lists else lists
 
     @asynccontextmanager

@@ -14,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.concurrent_calls import gather_or_cancel
 from store.database import ONE_PLAN, Database
 from store.driver_rows import DriverRow, fetch_rows
-from store.plugin.nearness_queries import MEMORIES_IN_LISTS, NEAR, NEAR_IN_LISTS, NEAR_MEMORIES
+from store.plugin.nearness_queries import NEAR, NEAR_MEMORIES, select_memories_in_lists, select_near_in_lists
 from store.plugin.vectors import probe_lists
+from store.recall.stored_vectors import IndexedVectors
 
 #: Units read from an index for each memory that is wanted. If fewer than one in ten is a memory, all vectors of the
 #: namespace are compared.
@@ -85,9 +86,11 @@ class NearSearch:
 
     async def _read_lists(self, connection: AsyncConnection, bank: UUID, lists: int) -> NearUnits | None:
         """Return the nearest units of a large bank by its index; None if that gives too few."""
-        statement, looked_at, least = NEAR_IN_LISTS, self.most * FIRST_LOOKED_AT, self.most * FIRST_LOOKED_AT
+        vectors = IndexedVectors(self.arguments["generation"], len(self.arguments["vector"]))
+        statement, looked_at = select_near_in_lists(vectors), self.most * FIRST_LOOKED_AT
+        least = looked_at
         if self.of_memories:
-            statement, looked_at, least = MEMORIES_IN_LISTS, self.most * LOOKED_AT, self.most
+            statement, looked_at, least = select_memories_in_lists(vectors), self.most * LOOKED_AT, self.most
         async with probe_lists(connection, lists):
             about = {**self.arguments, "bank": bank, "looked_at": looked_at, "most": self.most}
             rows = await fetch_rows(connection, statement, about)

@@ -1,5 +1,6 @@
 """Builds the queries of memories near to a search, and of the best by words and nearness together."""
 
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -37,6 +38,7 @@ from store.plugin.marks import (
     order_found,
     unnest_banks,
 )
+from store.recall.stored_vectors import IndexedVectors
 from store.schema import UNIT, UNIT_VECTOR
 from store.sql_constants import ONE, ZERO, inline
 from store.vectors import HalfVector
@@ -179,18 +181,23 @@ BEST = _select_best()
 
 # An index of lists is read -------------------------------------------------------------------------------------------
 
-#: Approximate: an IVFFlat index serves this order.
-NEAR_IN_LISTS = (
-    select(_VECTOR.c.unit_id, _VECTOR.c.chunk, _COSINE)
-    .where(_IN_GENERATION, _VECTOR.c.bank_id == bindparam("bank", type_=Uuid))
-    .order_by(_DISTANCE)
-    .limit(_LOOKED_AT)
-)
+
+@cache
+def select_near_in_lists(vectors: IndexedVectors) -> Select[*tuple[Any, ...]]:
+    """Select the nearest units of a bank, approximately: the IVFFlat index on these vectors serves this order."""
+    distance = vectors.measure_distance(_VECTOR)
+    return (
+        select(_VECTOR.c.unit_id, _VECTOR.c.chunk, (-distance).label("cosine"))
+        .where(_VECTOR.c.host_id == HOST, vectors.contain(_VECTOR), _VECTOR.c.bank_id == bindparam("bank", type_=Uuid))
+        .order_by(distance)
+        .limit(_LOOKED_AT)
+    )
 
 
-def _select_memories_in_lists() -> Select[*tuple[Any, ...]]:
+@cache
+def select_memories_in_lists(vectors: IndexedVectors) -> Select[*tuple[Any, ...]]:
     """Select the memories of the asked kinds among the nearest units."""
-    near = NEAR_IN_LISTS.cte("near").prefix_with("materialized")
+    near = select_near_in_lists(vectors).cte("near").prefix_with("materialized")
     return (
         select(_UNIT.c.unit_id, near.c.chunk, near.c.cosine)
         .join_from(near, _UNIT, _UNIT.c.unit_id == near.c.unit_id)
@@ -198,6 +205,3 @@ def _select_memories_in_lists() -> Select[*tuple[Any, ...]]:
         .order_by(near.c.cosine.desc())
         .limit(bindparam("most", type_=Integer))
     )
-
-
-MEMORIES_IN_LISTS = _select_memories_in_lists()

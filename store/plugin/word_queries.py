@@ -253,7 +253,12 @@ def _tell_sizes() -> Select[*tuple[Any, ...]]:
         .where(WORD.c.host_id == HOST, WORD.c.bank_id == _LIVING.c.bank_id, ~WORD.c.posted)
         .scalar_subquery()
     )
-    read = func.afterturn.lists_to_read(_LIVING.c.bank_id, counted.c.units, bindparam("read_units", type_=Integer))
+    read = func.afterturn.lists_to_read(
+        _LIVING.c.bank_id,
+        counted.c.units,
+        bindparam("read_units", type_=Integer),
+        bindparam("generation", type_=SmallInteger),
+    )
     return _select_row(
         bank_id=_LIVING.c.bank_id,
         units=func.coalesce(counted.c.units, ZERO) + waiting,

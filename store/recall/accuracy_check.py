@@ -13,10 +13,11 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ARRAY, Integer, Text, Uuid, any_, bindparam, func, or_, select, text
+from sqlalchemy import ARRAY, BigInteger, Integer, Text, Uuid, any_, bindparam, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
+from store.derived.generations import LIVE
 from store.recall import filters
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.lexical import Statistics
@@ -60,7 +61,7 @@ SAMPLE = (
         _UNIT.c["metadata"][inline("tags")].label("tags"),
     )
     .select_from(_VECTORS_OF_UNITS)
-    .where(in_bank(VECTOR), VECTOR.c.chunk == ZERO, _UNIT.c.active)
+    .where(in_bank(VECTOR), VECTOR.c.generation == LIVE, VECTOR.c.chunk == ZERO, _UNIT.c.active)
     .order_by(func.random())
     .limit(bindparam("units", type_=Integer))
 )
@@ -76,7 +77,14 @@ EXACT = (
 COSINES = select(VECTOR.c.unit_id, _COSINE).where(
     IN_GENERATION, VECTOR.c.unit_id == any_(bindparam("units", type_=ARRAY(Uuid)))
 )
-LISTS = text("select afterturn.lists_to_read(:bank, :units, :read_units)")
+LISTS = select(
+    func.afterturn.lists_to_read(
+        bindparam("bank", type_=Uuid),
+        bindparam("units", type_=BigInteger),
+        bindparam("read_units", type_=Integer),
+        LIVE,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

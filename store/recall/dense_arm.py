@@ -6,6 +6,7 @@ probed; if they or a filter leave too few units, all vectors are compared after 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 from uuid import UUID
 
 import numpy as np
@@ -18,18 +19,17 @@ from store.driver_rows import DriverRow, fetch_rows
 from store.recall.dense import compute_context_cosines, compute_context_weights
 from store.recall.dense_queries import (
     FILTERED,
-    FILTERED_IN_LISTS,
     OF_SESSION,
     PLAIN,
-    PLAIN_IN_LISTS,
     TOLD_AGENT,
-    TOLD_AGENT_IN_LISTS,
+    search_lists,
 )
 from store.recall.filters import is_filtered
 from store.recall.pool import AGENTS, CandidatePool
 from store.recall.question import find_named_speakers
 from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
+from store.recall.stored_vectors import IndexedVectors
 
 #: In an agent's memory: units read for each that is wanted, the number if the question names a speaker, and the most
 #: bytes of an agent's short line and of a short question. Of 60 questions for lists, the second number has .800 of the
@@ -66,7 +66,7 @@ class DenseArm:
         """Return the nearest stored units; none if the question has no vector. `rank_tail_units` adds fresh texts."""
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
-        rows = await _find_nearest(connection, state)
+        rows = await _find_nearest(connection, state, state.vector)
         state.nearest = {row.unit_id: float(row.cosine) for row in rows if not row.drawn}
         drawn = [row.unit_id for row in rows if row.drawn]
         is_read = state.is_read
@@ -93,14 +93,16 @@ def _take_nearest(near: Mapping[UUID, float], state: RecallState) -> Sequence[UU
     return sorted(near, key=lambda unit: (-near[unit], unit))[: state.settings.candidates]
 
 
-async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequence[DriverRow]:
+async def _find_nearest(
+    connection: AsyncConnection, state: RecallState, vector: NDArray[np.float32]
+) -> Sequence[DriverRow]:
     wanted = state.settings.candidates
     filtered = is_filtered(state.filters)
     arguments = {
         "host": state.host,
         "bank": state.bank,
         "generation": state.generation,
-        "vector": state.vector,
+        "vector": vector,
         "candidates": wanted,
         "agents": list(AGENTS),
         "line_bytes": LINE_BYTES,
@@ -109,13 +111,12 @@ async def _find_nearest(connection: AsyncConnection, state: RecallState) -> Sequ
     }
     if state.filters["only_session"] is not None:
         return await fetch_rows(connection, OF_SESSION, arguments)
-    all_units: SelectBase = PLAIN
-    in_lists: SelectBase = PLAIN_IN_LISTS
-    times = 1
+    lists = search_lists(IndexedVectors(state.generation, len(vector)))
+    all_units, in_lists, times = cast(SelectBase, PLAIN), lists.plain, 1
     if filtered:
-        all_units, in_lists, times = FILTERED, FILTERED_IN_LISTS, LOOKED_AT
+        all_units, in_lists, times = FILTERED, lists.filtered, LOOKED_AT
     elif _is_beside_agent(state):
-        all_units, in_lists = TOLD_AGENT, TOLD_AGENT_IN_LISTS
+        all_units, in_lists = TOLD_AGENT, lists.told_agent
         named = _find_named(state)
         times = TOLD_AMONG if named is None else NAMED_AMONG
         ranking = state.settings.ranking

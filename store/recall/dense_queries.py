@@ -1,9 +1,11 @@
 """Builds the queries of the dense arm: the nearest of all vectors of a bank, or of some lists of its IVFFlat index.
 
 Their rows have `unit_id`, `cosine`, and `drawn`: whether the row is known to be a reflection; PLAIN and OF_SESSION
-do not tell.
+do not tell. The queries of an index (`search_lists`) name their generation as a constant, as its predicate does.
 """
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -14,6 +16,7 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Select,
+    SelectBase,
     Text,
     Uuid,
     and_,
@@ -32,7 +35,7 @@ from store.recall.candidate_queries import ends_in_question
 from store.recall.filters import filter_conditions
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
-from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
+from store.recall.stored_vectors import IN_GENERATION, VECTOR, IndexedVectors, measure_distance
 from store.schema import REFLECTION, UNIT, in_bank, same_bank
 from store.sql_constants import ONE, ZERO, inline
 
@@ -56,17 +59,7 @@ def _find_vector(unit_id: ColumnElement[Any]) -> FromClause:
 _NEAREST = (
     select(VECTOR.c.unit_id, _COSINE, _NOT_DRAWN).where(IN_GENERATION).order_by(_DISTANCE + ZERO, VECTOR.c.unit_id)
 )
-# Approximate: the index serves this order.
-_NEAR = (
-    select(VECTOR.c.host_id, VECTOR.c.bank_id, VECTOR.c.unit_id, _COSINE)
-    .where(IN_GENERATION)
-    .order_by(_DISTANCE)
-    .limit(_LOOKED_AT)
-    .cte("near")
-    .prefix_with("materialized")
-)
-_IN_LISTS = select(_NEAR.c.unit_id, _NEAR.c.cosine, _NOT_DRAWN).order_by(_NEAR.c.cosine.desc())
-PLAIN, PLAIN_IN_LISTS = _NEAREST.limit(_CANDIDATES), _IN_LISTS.limit(_CANDIDATES)
+PLAIN = _NEAREST.limit(_CANDIDATES)
 
 
 # With a filter -------------------------------------------------------------------------------------------------------
@@ -90,8 +83,6 @@ def _select_reflections() -> Select[*tuple[Any, ...]]:
 
 _REFLECTIONS = _select_reflections()
 FILTERED = union_all(PLAIN.select_from(_with_unit(VECTOR)).where(_PASSES), _REFLECTIONS)
-# Filters are applied to the nearest: if fewer than one in ten pass, more may lie in lists that were not probed.
-FILTERED_IN_LISTS = union_all(PLAIN_IN_LISTS.select_from(_with_unit(_NEAR)).where(_PASSES), _REFLECTIONS)
 
 
 def _select_of_session() -> Select[*tuple[Any, ...]]:
@@ -168,4 +159,35 @@ def _beside_agent(nearest: Select[*tuple[Any, ...]]) -> CompoundSelect[*tuple[An
     return union_all(told.limit(_CANDIDATES), drawn.limit(inline(MOST_REFLECTIONS)))
 
 
-TOLD_AGENT, TOLD_AGENT_IN_LISTS = _beside_agent(_NEAREST), _beside_agent(_IN_LISTS)
+TOLD_AGENT = _beside_agent(_NEAREST)
+
+
+# In the lists of an index --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListQueries:
+    """The queries of one generation's index: all units, those that pass a filter, an agent's memory."""
+
+    plain: SelectBase
+    filtered: SelectBase
+    told_agent: SelectBase
+
+
+@cache
+def search_lists(vectors: IndexedVectors) -> ListQueries:
+    """Return the queries that read lists of the index on these vectors."""
+    distance = vectors.measure_distance(VECTOR)
+    near = (
+        select(VECTOR.c.host_id, VECTOR.c.bank_id, VECTOR.c.unit_id, (-distance).label("cosine"))
+        .where(in_bank(VECTOR), vectors.contain(VECTOR))
+        .order_by(distance)
+        .limit(_LOOKED_AT)
+        .cte("near")
+        .prefix_with("materialized")
+    )
+    in_lists = select(near.c.unit_id, near.c.cosine, _NOT_DRAWN).order_by(near.c.cosine.desc())
+    plain = in_lists.limit(_CANDIDATES)
+    # Filters are applied to the nearest: if fewer than one in ten pass, more may lie in lists that were not probed.
+    filtered = union_all(plain.select_from(_with_unit(near)).where(_PASSES), _REFLECTIONS)
+    return ListQueries(plain, filtered, _beside_agent(in_lists))

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Integer,
     ScalarSelect,
     Select,
+    SmallInteger,
     Text,
     Uuid,
     and_,
@@ -216,7 +217,10 @@ def _select_preparation(newest: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     )
     bank = _select_bank().subquery("b")
     lists = func.afterturn.lists_to_read(
-        bindparam("bank", type_=Uuid), bank.c.units, bindparam("read_units", type_=Integer)
+        bindparam("bank", type_=Uuid),
+        bank.c.units,
+        bindparam("read_units", type_=Integer),
+        bindparam("generation", type_=SmallInteger),
     )
     return select(
         fresh,

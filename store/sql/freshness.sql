@@ -27,7 +27,7 @@ language plpgsql stable as $$
 declare
     v_live smallint;
 begin
-    select m.generation into v_live from public.afterturn_live_model m;
+    select g.generation into v_live from public.afterturn_generation g where g.state = 'live';
     -- Two looks at the ends of the generations in the key's order: with one model they find nothing.
     if v_live is null
        or not exists (select from afterturn.unit_vector_t v

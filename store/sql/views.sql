@@ -12,9 +12,11 @@ create or replace view hindsight.agent_memory_doc_t with (security_invoker) as
 
 create or replace view hindsight.agent_memory_unit_t with (security_invoker) as
     select u.host_id, u.unit_id, u.bank_id, u.doc_id, u.content,
-           (select v.embedding::public.vector(384) from afterturn.unit_vector_t v
+           (select case when public.vector_dims(v.embedding) = 384 then v.embedding::public.vector(384) end
+              from afterturn.unit_vector_t v
              where v.host_id = u.host_id and v.bank_id = u.bank_id and v.unit_id = u.unit_id and v.chunk = 0
-               and v.generation = (select m.generation from public.afterturn_live_model m)) as embedding,
+               and v.generation = (select g.generation from public.afterturn_generation g where g.state = 'live')
+           ) as embedding,
            u.context, u.event_date, u.occurred_start, u.occurred_end, u.mentioned_at, u.fact_type, u.metadata,
            u.proof_count, u.source_memory_ids, u.aggregate_version, u.active, u.update_ts, u.update_user
       from afterturn.agent_memory_unit_t u;
@@ -40,9 +42,11 @@ create or replace view hindsight.agent_memory_directive_t with (security_invoker
 
 create or replace view hindsight.agent_memory_reflection_t with (security_invoker) as
     select r.host_id, r.reflection_id, r.bank_id, r.content,
-           (select v.embedding::public.vector(384) from afterturn.unit_vector_t v
+           (select case when public.vector_dims(v.embedding) = 384 then v.embedding::public.vector(384) end
+              from afterturn.unit_vector_t v
              where v.host_id = r.host_id and v.bank_id = r.bank_id and v.unit_id = r.reflection_id and v.chunk = 0
-               and v.generation = (select m.generation from public.afterturn_live_model m)) as embedding,
+               and v.generation = (select g.generation from public.afterturn_generation g where g.state = 'live')
+           ) as embedding,
            r.aggregate_version, r.active, r.update_ts, r.update_user
       from afterturn.agent_memory_reflection_t r;
 

@@ -1,15 +1,14 @@
-"""Records the models: the one that embeds, and the external ones, with how many texts of an erasure each received."""
+"""Records external models, and how many texts of an erasure each received."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Text, Uuid, any_, bindparam, cast, func, select, text, union_all
+from sqlalchemy import ColumnElement, Select, Text, Uuid, any_, bindparam, cast, func, select, union_all
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from embeddings.protocol import Embedder
 from store.database import Database
 from store.schema import OUTSIDE_MODEL, READING, UNIT, UNIT_VECTOR, in_bank
 
@@ -18,10 +17,6 @@ EMBEDDING, EXTRACTION = "embedding", "extraction"
 PREFIX = "outside"
 
 NOTE = insert(OUTSIDE_MODEL).on_conflict_do_nothing()
-NOTE_LIVE = text("""
-    insert into public.afterturn_live_model as m (generation, name) values (:generation, :name)
-    on conflict (one) do update set (generation, name, since) = row (excluded.generation, excluded.name, now())
-     where (m.generation, m.name) <> (excluded.generation, excluded.name)""")
 # Vectors show which texts a model of vectors was sent, readings which turns an extractor version was sent. When a model
 # was called at several addresses, each may have got the text. The version of a corrected text's reading ends in a
 # position.
@@ -98,9 +93,3 @@ def split_counts(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[Se
         SentTexts(purpose, endpoint, outside[f"{PREFIX}:{purpose}:{endpoint}"]) for _, purpose, endpoint in parts
     )
     return {name: number for name, number in counts.items() if name not in outside}, models
-
-
-async def note_live_model(database: Database, embedder: Embedder) -> None:
-    """Record the model of a starting process; from now on the schema `hindsight` shows its vectors alone."""
-    async with database.operator() as connection:
-        await connection.execute(NOTE_LIVE, {"generation": embedder.generation, "name": embedder.name})

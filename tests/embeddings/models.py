@@ -23,6 +23,8 @@ class EmbeddingService:
     fault: Fault = lambda _seen: None
     asked: list[list[str]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    #: what the model gives when it is asked for no number
+    dimensions: int = 384
 
     @property
     def url(self) -> str:
@@ -34,23 +36,23 @@ class EmbeddingService:
             self.complaints.append(f"{seen.method} {seen.path}")
         if seen.headers.get("authorization") != f"Bearer {KEY}" or KEY.encode() in seen.body:
             self.complaints.append("the key belongs into one header")
-        if set(body) != {"model", "input", "encoding_format", "dimensions"}:
+        if set(body) - {"dimensions"} != {"model", "input", "encoding_format"}:
             self.complaints.append(f"fields {sorted(body)}")
-        if (body["model"], body["encoding_format"], body["dimensions"]) != (MODEL, "float", 384):
+        if (body["model"], body["encoding_format"]) != (MODEL, "float"):
             self.complaints.append("values")
         self.asked.append(body["input"])
-        return self.fault(seen) or JSONResponse(replied(body["input"]))
+        return self.fault(seen) or JSONResponse(replied(body["input"], body.get("dimensions", self.dimensions)))
 
 
-def replied(texts: list[str]) -> dict[str, Any]:
+def replied(texts: list[str], dimensions: int = 384) -> dict[str, Any]:
     """A reply as services write it, its vectors in no order and of no certain length."""
-    data = [{"object": "embedding", "index": n, "embedding": numbers(text)} for n, text in enumerate(texts)]
+    data = [{"object": "embedding", "index": n, "embedding": numbers(text, dimensions)} for n, text in enumerate(texts)]
     return {"object": "list", "data": data[::-1], "model": MODEL, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
-def numbers(text: str) -> list[float]:
+def numbers(text: str, dimensions: int = 384) -> list[float]:
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    return [float(number) for number in np.random.default_rng(seed).standard_normal(384)]
+    return [float(number) for number in np.random.default_rng(seed).standard_normal(dimensions)]
 
 
 @contextmanager

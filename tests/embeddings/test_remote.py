@@ -163,6 +163,30 @@ async def test_a_reply_that_does_not_fit_is_never_taken_for_vectors(
         await embedder.embed(["one", "two"])
 
 
+async def test_the_dimension_of_a_remote_model_is_found_and_kept(service: EmbeddingService, time: Time) -> None:
+    service.dimensions = 1024
+    embedder = embedder_of(service.url, time)
+    assert embedder.dimensions == 0
+    await embedder.load()
+    assert (embedder.dimensions, (await embedder.embed(["one"])).shape) == (1024, (1, 1024))
+    service.dimensions = 768
+    with pytest.raises(ModelMismatch, match="have 768 numbers, not 1024"):
+        await embedder.embed(["one"])
+    await embedder.close()
+
+
+async def test_a_remote_model_is_asked_for_the_dimension_of_the_settings(service: EmbeddingService, time: Time) -> None:
+    service.dimensions = 4001
+    asked = embedder_of(service.url, time, dimensions=512)
+    assert (await asked.embed(["one"])).shape == (1, 512)
+    own = embedder_of(service.url, time)
+    with pytest.raises(ModelMismatch, match=r"4001 numbers, 4000 is the most: set remote\.dimensions"):
+        await own.load()
+    assert asked.generation != own.generation
+    for one in (asked, own):
+        await one.close()
+
+
 async def test_a_service_that_is_away_is_no_reason_not_to_start(time: Time) -> None:
     embedder = embedder_of(closed_port(), time)
     await embedder.load()

@@ -14,7 +14,7 @@ from store import identity
 from store.ledger.ledger import Ledger
 from store.memory.turns import TurnStore
 from store.recall.recaller import ARMS
-from store.tenancy.external_models import note_live_model
+from tests.generations import make_live
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.mcp.test_tools import call, client_of
 from tests.producers.words import WordEmbedder
@@ -50,7 +50,7 @@ class Ids:
 
 async def work_through(world: World) -> None:
     workers = Workers(world.postgres, world.database, Ledger(world.database), TurnStore(world.database, now))
-    await note_live_model(world.database, WordEmbedder())
+    await make_live(world.database, WordEmbedder())
     await Crew(workers, embedder=WordEmbedder()).drain()  # type: ignore[arg-type]  # the API's own
 
 

@@ -21,7 +21,7 @@ from store.log.catalog import EventType
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.replay import swap_tables, verify_log
-from store.tenancy.external_models import note_live_model
+from tests.generations import make_live
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, START, World, dialogue, now, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held
@@ -30,7 +30,7 @@ from tests.workers.stages import Crew, KnownEmbedder, held
 async def say(world: World, *said: str) -> Crew:
     """Say each in a turn of its own, and work it through before the next."""
     crew = Crew(world)
-    await note_live_model(world.database, crew.embedder)
+    await make_live(world.database, crew.embedder)
     for words in said:
         number = await world.sql("select count(*) as n from afterturn.turn_t")
         await world.append("s", f"t{number[0].n}", messages=dialogue(words, "I see."))

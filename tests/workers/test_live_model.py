@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from store.ledger.stages import Stage
-from store.tenancy.external_models import note_live_model
+from tests.generations import make_live
 from tests.workers.conftest import World
 from tests.workers.stages import Crew, KnownEmbedder
 
@@ -30,18 +30,32 @@ async def shown(world: World) -> list[float | None]:
     ]
 
 
-@pytest.mark.parametrize("newer", [7, -3])
+@pytest.mark.parametrize("newer", [7, 3])
 async def test_the_views_show_the_live_models_vectors_whatever_its_number(world: World, newer: int) -> None:
+    first = KnownEmbedder(generation=5)
     await world.append(session="s", turn="t")
-    await Crew(world).drain(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION, Stage.EMBEDDING)
+    await Crew(world, first).drain(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION, Stage.EMBEDDING)
     texts = len(await shown(world))
     assert texts > 1
     assert await shown(world) == [None] * texts, "no process has said which model is live"
-    await note_live_model(world.database, KnownEmbedder())
+    await make_live(world.database, first)
     assert await shown(world) == [1.0] * texts
-    await note_live_model(world.database, KnownEmbedder(name="newer", generation=newer))
+    await make_live(world.database, KnownEmbedder(name="newer", generation=newer))
     assert await shown(world) == [None] * texts, "what the live model has not come to has no vector yet"
     await world.sql(AGAIN, generation=newer)
     assert await shown(world) == [-1.0] * texts
-    await note_live_model(world.database, KnownEmbedder())
+    await make_live(world.database, first)
     assert await shown(world) == [1.0] * texts
+
+
+@pytest.mark.parametrize("dimension", [3, 1024, 4000])
+async def test_the_views_show_null_where_the_live_models_vectors_have_another_dimension(
+    world: World, dimension: int
+) -> None:
+    await world.append(session="s", turn="t")
+    crew = Crew(world, KnownEmbedder(generation=5, dimensions=dimension))
+    await crew.drain(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION, Stage.EMBEDDING)
+    await make_live(world.database, crew.embedder)
+    stored = await world.sql("select distinct public.vector_dims(embedding) as n from afterturn.unit_vector_t")
+    assert [row.n for row in stored] == [dimension]
+    assert set(await shown(world)) == {None}

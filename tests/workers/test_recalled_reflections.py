@@ -21,7 +21,7 @@ from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.replay import verify_log
-from store.tenancy.external_models import note_live_model
+from tests.generations import make_live
 from tests.workers.conftest import HOST, START, World, now
 from tests.workers.stages import Crew, KnownEmbedder
 from tests.workers.test_insights import say
@@ -229,7 +229,7 @@ async def test_it_is_told_from_what_was_said_again_once_the_first_is_forgotten_o
 async def list_visits(world: World) -> None:
     """Let Ann and Bo each visit two places."""
     crew = Crew(world)
-    await note_live_model(world.database, crew.embedder)
+    await make_live(world.database, crew.embedder)
     for n, (name, place) in enumerate([("Ann", "Porto"), ("Bo", "Oslo"), ("Ann", "Ghent"), ("Bo", "Turin")]):
         said = [NewMessage("user", f"I visited {place}.", name=name, occurred_at=START)]
         await world.append("s", f"t{n}", messages=said)
@@ -264,7 +264,7 @@ def user(name: str) -> UUID:
 async def say_of_ann(world: World, *said: tuple[str, str]) -> Crew:
     """Let Ann say each on a day of its own, in a turn of this user's."""
     crew = Crew(world)
-    await note_live_model(world.database, crew.embedder)
+    await make_live(world.database, crew.embedder)
     for day, (who, words) in enumerate(said):
         message = NewMessage("user", words, name="Ann", occurred_at=START + timedelta(days=day))
         await world.turns.append(HOST, [NewTurn("default", f"s{day}", f"t{day}", [message], user_id=who)])
@@ -345,7 +345,7 @@ class NearLists(KnownEmbedder):
 
 async def test_lists_take_no_place_of_a_unit_in_an_agents_memory(world: World) -> None:
     crew = Crew(world, NearLists())
-    await note_live_model(world.database, crew.embedder)
+    await make_live(world.database, crew.embedder)
     for n in range(24):
         said = NewMessage("user", f"I visited place {n}.", name=f"Person{n % 12}", occurred_at=START)
         await world.append("s", f"t{n}", messages=[said, NewMessage("assistant", f"So you visited a place, {n}.")])

@@ -16,7 +16,7 @@ from store.derived.persons import PersonFact, order_statements
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.memory.turns import TurnStore
-from store.tenancy.external_models import note_live_model
+from tests.generations import make_live
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
@@ -350,7 +350,7 @@ async def test_what_is_said_last_holds_at_once_and_what_is_forgotten_does_not(qu
 
 async def test_a_turn_is_told_what_follows_from_several_facts_by_the_contracts_type(quiet: World) -> None:
     ana = await quiet.tenant()
-    await note_live_model(quiet.database, WordEmbedder())
+    await make_live(quiet.database, WordEmbedder())
     workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
     for nth, words in enumerate(("I live in Porto. I like jazz.", "I moved to Lisbon.", "I like jazz.")):
         await finish_turn(ana, str(nth), words)

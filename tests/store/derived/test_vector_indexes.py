@@ -20,13 +20,15 @@ from store.derived.vector_indexes import LOCK, NeededPartitionIndex, VectorIndex
 from store.memory.turns import TurnStore
 from store.recall.accuracy_check import StoredBank, compare_searches
 from store.recall.dense_arm import DenseArm, search_settings
-from store.recall.dense_queries import PLAIN, PLAIN_IN_LISTS
+from store.recall.dense_queries import PLAIN, search_lists
 from store.recall.filters import filter_parameters
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
+from store.recall.stored_vectors import IndexedVectors
+from tests.generations import make_generation_live
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, explain, new_host, rows, turn
 
@@ -34,7 +36,7 @@ UNITS = 400
 #: A bank beyond it is large, of which so many vectors are read.
 EXACT, READ = 300, 150
 SETTINGS = RecallSettings(exact_units=EXACT, read_units=READ, candidates=20)
-GENERATION = 1
+GENERATION = 7
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Large:
     host: UUID
     vectors: NDArray[np.float32]
     indexes: VectorIndexes
+    dimension: int
 
     @property
     def bank(self) -> UUID:
@@ -56,7 +59,7 @@ class Large:
             pass
 
     async def lists(self, units: int = UNITS) -> int | None:
-        query = "select afterturn.lists_to_read(:bank, :units, :read)"
+        query = f"select afterturn.lists_to_read(:bank, :units, :read, {GENERATION}::smallint)"
         found = await rows(self.database, self.host, query, bank=self.bank, units=units, read=READ)
         lists: int | None = found[0][0]
         return lists
@@ -90,10 +93,11 @@ class Large:
         )
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="session", params=[384])
 async def large(
-    lonely: Database, fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
+    lonely: Database, fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> AsyncIterator[Large]:
+    dimension: int = request.param
     monkeypatch.setattr(vector_indexes, "LIST_UNITS", 20)
     host = await new_host(lonely)
     store = TurnStore(lonely, lambda: NOON)
@@ -105,15 +109,17 @@ async def large(
         carry = "select carried from afterturn.post_words(afterturn.current_host(), :bank, 1000, true)"
         await rows(lonely, host, carry, bank=identity.bank_id(host, bank))
     found = await rows(lonely, host, "select bank_id, unit_id, content, aggregate_version from agent_memory_unit_t")
-    vectors = np.random.default_rng(3).standard_normal((len(found), 384), dtype=np.float32)
+    vectors = np.random.default_rng(3).standard_normal((len(found), dimension), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     async with lonely.tenant(host) as connection:
         await insert_vectors(connection, host, GENERATION, [Unembedded(*row) for row in found], vectors)
+    await make_generation_live(lonely, GENERATION, dimension)
     indexes = VectorIndexes(fresh_database.owner_url, EXACT)
-    yield Large(lonely, fresh_database, host, vectors, indexes)
+    yield Large(lonely, fresh_database, host, vectors, indexes, dimension)
     await indexes.close()
 
 
+@pytest.mark.parametrize("large", [384, 768, 4000], indirect=True)
 async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does(large: Large) -> None:
     [needed] = await large.indexes.needed()
     assert isinstance(needed, NeededPartitionIndex)
@@ -121,14 +127,15 @@ async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does
     assert await large.lists() is None
     await large.build()
     assert await large.indexes.needed() == []
-    near = f"using unit_vector_{needed.partition}_near"
+    near = f"using unit_vector_{needed.partition}_{GENERATION}_near"
     lists = await large.lists()
     assert lists is not None
     assert 0 < lists <= needed.lists
     # Of what others have in its partition, a smaller bank reads more, and at last only its own.
     assert lists < (await large.lists(UNITS // 4) or 0)
     assert await large.lists(UNITS // 10) is None
-    assert near in (plan := await large.plan(PLAIN_IN_LISTS, lists)), plan
+    in_lists = search_lists(IndexedVectors(GENERATION, large.dimension)).plain
+    assert near in (plan := await large.plan(in_lists, lists)), plan
     assert near not in (plan := await large.plan(PLAIN, lists)), plan
 
 
@@ -164,7 +171,7 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     [needed] = await large.indexes.needed()
     assert isinstance(needed, NeededPartitionIndex)
     # As a run that was killed leaves it.
-    leftover = NeededPartitionIndex(needed.partition, 1)
+    leftover = NeededPartitionIndex(needed.partition, GENERATION, large.dimension, 1)
     engine = create_owner_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async with engine.connect() as connection:
         await connection.execute(text(vector_indexes.index_statements(leftover)[1]))
@@ -176,7 +183,7 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     await large.build()
     assert await large.indexes.needed() == []
     names = "select indexname from pg_indexes where tablename like 'unit_vector_%' and indexname not like '%pkey'"
-    assert await rows(large.database, large.host, names) == [(f"unit_vector_{needed.partition}_near",)]
+    assert await rows(large.database, large.host, names) == [(f"unit_vector_{needed.partition}_{GENERATION}_near",)]
 
 
 async def test_an_index_that_nobody_needs_any_more_is_taken_away(large: Large) -> None:
@@ -188,3 +195,34 @@ async def test_an_index_that_nobody_needs_any_more_is_taken_away(large: Large) -
     assert [one.lists for one in await large.indexes.needed()] == [0]
     await large.build()
     assert await large.lists() is None
+
+
+async def test_each_generation_has_an_index_of_its_own_until_it_is_dropped(large: Large) -> None:
+    other = 9
+    short = """
+        insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+        select host_id, bank_id, unit_id, chunk, :other, public.subvector(embedding, 1, 64)
+          from afterturn.unit_vector_t returning 1"""
+    await rows(large.database, large.host, short, other=other)
+    built = (
+        "insert into public.afterturn_generation (generation, model, dimension, state) values (9, 'm', 64, 'building')"
+    )
+    dropped = "update public.afterturn_generation set state = 'dropping' where generation = 9"
+    async with large.database.operator() as connection:
+        await connection.execute(text(built))
+    assert [one.generation for one in await partitions(large)] == [GENERATION, other]
+    await large.build()
+    lists = await large.lists() or 0
+    question = replace(large.search(lists), generation=other, vector=large.vectors[0][:64])
+    async with large.database.tenant(large.host, search_settings(lists)) as connection:
+        assert (await DenseArm().find(connection, question)).units
+        assert (await DenseArm().find(connection, large.search(lists))).units
+    async with large.database.operator() as connection:
+        await connection.execute(text(dropped))
+    assert [(one.generation, one.lists) for one in await partitions(large)] == [(other, 0)]
+    await large.build()
+    assert await large.lists() is not None
+
+
+async def partitions(large: Large) -> list[NeededPartitionIndex]:
+    return [one for one in await large.indexes.needed() if isinstance(one, NeededPartitionIndex)]

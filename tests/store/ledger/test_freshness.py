@@ -16,7 +16,7 @@ from store.ledger.ledger import Ledger, Outcome, close_claim
 from store.ledger.stages import OWN, Stage
 from store.memory.turns import Appended, TurnStore
 from store.memory.units import Units
-from store.tenancy.external_models import NOTE_LIVE
+from tests.generations import make_generation_live
 from tests.store.conftest import NOON, new_host, turn
 
 VECTORS = text("""
@@ -133,9 +133,9 @@ async def test_after_a_change_of_the_model_texts_without_its_vectors_are_not_emb
         await pass_stage(lonely, stage)
     bank, waiter = identity.bank_id(host, "home"), Waiter(lonely)
     await embed(lonely, host, generation=1)
-    await note(lonely, generation=1)
+    await make_generation_live(lonely, 1)
     assert (await fetch_freshness(lonely, host, bank)).embedded == second.position
-    await note(lonely, generation=2)
+    await make_generation_live(lonely, 2)
     assert (await fetch_freshness(lonely, host, bank)).embedded == first.position - 1
     assert not await waiter.passed(host, bank, second.position, 0)
     await embed(lonely, host, generation=2)
@@ -147,9 +147,3 @@ async def embed(database: Database, host: UUID, generation: int) -> None:
     """Have a vector of every unit."""
     async with database.tenant(host) as connection:
         await connection.execute(VECTORS, {"host": host, "generation": generation})
-
-
-async def note(database: Database, generation: int) -> None:
-    """Have another embedding model be the live one."""
-    async with database.operator() as connection:
-        await connection.execute(NOTE_LIVE, {"generation": generation, "name": f"model {generation}"})

@@ -25,12 +25,14 @@ from store.plugin import search as plugin_search
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.nearness_queries import BEST, NEAR, NEAR_IN_LISTS, NEAR_MEMORIES
+from store.plugin.nearness_queries import BEST, NEAR, NEAR_MEMORIES, select_near_in_lists
 from store.plugin.search import FEW, PluginSearch, SearchQuery
 from store.plugin.vector_queries import select_nearest
 from store.plugin.vectors import normalise_vector, probe_lists, read_lists
 from store.plugin.word_queries import READ_FEW, READ_WORDS
 from store.recall.settings import RecallSettings
+from store.recall.stored_vectors import IndexedVectors
+from tests.generations import make_generation_live
 from tests.patience import until
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
@@ -143,6 +145,7 @@ async def fill(database: Database) -> UUID:
     async with database.tenant(host) as connection:
         units = [Unembedded(bank, unit, content, version) for unit, _, _, content, version in marked]
         await insert_vectors(connection, host, 1, units, OWN)
+    await make_generation_live(database, 1)
     texts = [f"[{','.join(map(str, one))}]" for one in CALLERS.tolist()]
     about = {"bank": bank, "dimension": DIMENSION, "sessions": [row[1] for row in marked]}
     await rows(database, host, KEEP, **about, vectors=texts)
@@ -319,7 +322,7 @@ async def test_the_indexes_are_read_and_an_exact_search_reads_none(large: Large)
     plan = await large.plan(in_lists, lists, **numbers)
     assert f"using plugin_vector_{large.bank.hex}_{DIMENSION}_near" in plan, plan
     about = {"vector": OWN[0], "generation": 1, "most": 20, "looked_at": 200, "pins": 20}
-    assert "_near" in (plan := await large.plan(NEAR_IN_LISTS, lists, **about)), plan
+    assert "_near" in (plan := await large.plan(select_near_in_lists(IndexedVectors(1, 384)), lists, **about)), plan
     about |= {key: [] for key in ("units", "of_banks", "scores", "known", "cosines")}
     about |= {"banks": [large.bank], "near": -1.0, "weight": 1.0}
     about |= {"opened": 100, "pins_first": True, "limit": 20}

@@ -21,7 +21,7 @@ from store.recall.recaller import ARMS, Recaller
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
-from store.tenancy.external_models import NOTE_LIVE
+from tests.generations import make_generation_live
 from tests.patience import until
 from tests.store.conftest import NOON, explain, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
@@ -395,14 +395,9 @@ async def test_after_a_change_of_the_model_an_answer_says_what_has_no_vector_of_
     memory = first_memory
     await memory.say("The tram is late.", "The bus is early.")
     await memory.embed_all()
-    await note_live_model(memory, memory.embedder.generation)
+    await make_generation_live(memory.database, memory.embedder.generation)
     before = (await memory.ask("Is the tram late?")).freshness
-    await note_live_model(memory, memory.embedder.generation + 1)
+    await make_generation_live(memory.database, memory.embedder.generation + 1)
     after = (await memory.ask("Is the tram late?")).freshness
     assert before.embedded == before.position
     assert (after.position, after.embedded < after.position - 1) == (before.position, True)
-
-
-async def note_live_model(memory: Memory, generation: int) -> None:
-    async with memory.database.operator() as connection:
-        await connection.execute(NOTE_LIVE, {"generation": generation, "name": f"model {generation}"})

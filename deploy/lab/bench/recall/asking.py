@@ -19,6 +19,7 @@ from store.recall.question import parse_question
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
+from store.recall.stored_vectors import IndexedVectors
 
 #: Number of units asked for.
 K = 20
@@ -80,7 +81,8 @@ class RecallProbe:
             "candidates": self._settings.candidates,
             **({"looked_at": self._settings.candidates} if question.lists else {}),
         }
-        nearest = dense_queries.PLAIN_IN_LISTS if question.lists else dense_queries.PLAIN
+        vectors = IndexedVectors(self._embedder.generation, len(vector))
+        nearest = dense_queries.search_lists(vectors).plain if question.lists else dense_queries.PLAIN
         async with self._database.tenant(self._host, search_settings(question.lists)) as connection:
             (await connection.execute(lexical_queries.PLAIN, words)).all()
             (await connection.execute(nearest, near)).all()

@@ -1,0 +1,21 @@
+"""Makes a generation of vectors live at once, as no command does: a test says which model's vectors are stored."""
+
+from sqlalchemy import delete, insert
+
+from embeddings.protocol import Embedder
+from store.database import Database
+from store.derived.generations import GenerationState
+from store.schema import GENERATION
+
+
+async def make_live(database: Database, embedder: Embedder) -> None:
+    """Make this model's generation live; there is none but it."""
+    await make_generation_live(database, embedder.generation, embedder.dimensions, embedder.name)
+
+
+async def make_generation_live(database: Database, generation: int, dimension: int = 384, model: str = "known") -> None:
+    """Make this generation live; there is none but it."""
+    values = {"generation": generation, "model": model, "dimension": dimension, "state": GenerationState.LIVE}
+    async with database.operator() as connection:
+        await connection.execute(delete(GENERATION))
+        await connection.execute(insert(GENERATION).values(values))
