@@ -317,4 +317,9 @@ def _open_model(folder: Path, threads: int, name: str) -> "TextEmbedding":
             name, cache_dir=str(folder.parent), specific_model_path=str(folder), threads=threads, cuda=False
         )
     except Exception as error:  # fastembed and onnxruntime raise their own types for a damaged file
-        raise ModelMismatch(f"{folder} cannot be loaded; remove it to make it anew") from error
+        remedy = (
+            "remove it to make it anew"
+            if name == _MODEL and folder.parent.name == "models"
+            else "its files are damaged"
+        )
+        raise ModelMismatch(f"{folder} cannot be loaded; {remedy}") from error

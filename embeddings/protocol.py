@@ -1,6 +1,6 @@
 """The protocol of embedders; the one module of this package that the store may import."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -67,6 +67,36 @@ class UnderstandsSomeLanguages(Protocol):
     def understands(self) -> str:
         """The languages, by their English names in lower case, such as `english`."""
         ...
+
+
+@runtime_checkable
+class SwitchesModels(Protocol):
+    """An embedder whose model an operator may replace while the process runs."""
+
+    @property
+    def current(self) -> Embedder:
+        """The model that is asked now."""
+        ...
+
+    @property
+    def beside(self) -> Sequence[Embedder]:
+        """The models of other generations whose vectors are kept up to date."""
+        ...
+
+    @property
+    def lacking(self) -> Sequence[int]:
+        """The other generations, of which this process has no model."""
+        ...
+
+    @property
+    def note_behind(self) -> Callable[[int], None]:
+        """Is told a generation that a text got no vector of; returns at once."""
+        ...
+
+
+def pin_model(embedder: Embedder) -> Embedder:
+    """Return the model that an embedder asks now: its generation does not change, as that of the embedder may."""
+    return embedder.current if isinstance(embedder, SwitchesModels) else embedder
 
 
 class Reranker(Protocol):

@@ -87,6 +87,10 @@ class RemoteEmbedder:
         self._pace.learn(texts, (time.perf_counter() - start) * 1000)
         return np.concatenate(batches) if batches else np.empty((0, self.dimensions), dtype=np.float32)
 
+    def expect_dimension(self, dimension: int) -> None:
+        """Refuse vectors of another dimension from the first reply on."""
+        self.dimensions = self.dimensions or dimension
+
     def _check_dimension(self, found: int) -> None:
         """Keep the dimension of the first reply. Raises ModelMismatch where a later one, or what was asked, differs."""
         expected = self.dimensions or self._settings.dimensions or found

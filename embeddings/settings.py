@@ -153,6 +153,11 @@ class EmbeddingSettings(BaseModel):
         "tokenizer; a change takes effect by `afterturn embeddings build` and `switch`",
     )
     remote: RemoteSettings = Field(default_factory=RemoteSettings)
+    former_remote: RemoteSettings = Field(
+        default_factory=RemoteSettings,
+        description="the endpoint that `remote` named before: its model is asked until another one is live, and after "
+        "a rollback",
+    )
     variant: Variant = Field(
         default=Variant.LEAN,
         description="number format of the bundled model: `lean` (8-bit, fastest), `dynamic` (8-bit by onnxruntime) or "

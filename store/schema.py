@@ -1195,10 +1195,15 @@ GENERATION = Table(
     Column("state", Text, nullable=False),
     #: when the state began
     Column("since", TIME, nullable=False, server_default=func.now()),
-    #: how far a pass over all stored texts has come: tenant, position in its log, and texts embedded by it
+    #: the setting that names the model: embedding.model or embedding.remote.model
+    Column("source", Text, nullable=False, server_default=text("''")),
+    #: how far a pass over all stored texts has come: tenant, bank, position in its log, and vectors written by it
     Column("at_host", Uuid),
+    Column("at_bank", Uuid),
     Column("at_position", BigInteger, nullable=False, server_default=text("0")),
-    Column("texts", BigInteger, nullable=False, server_default=text("0")),
+    Column("vectors", BigInteger, nullable=False, server_default=text("0")),
+    #: a text was written without a vector of this generation since the pass began: another pass is needed
+    Column("behind", Boolean, nullable=False, server_default=text("false")),
     #: when a pass ended; null: texts may have no vector of this generation
     Column("complete_at", TIME),
     CheckConstraint("generation > 0"),

@@ -1,6 +1,6 @@
 """Makes a generation of vectors live at once, as no command does: a test says which model's vectors are stored."""
 
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, func, insert
 
 from embeddings.protocol import Embedder
 from store.database import Database
@@ -15,7 +15,8 @@ async def make_live(database: Database, embedder: Embedder) -> None:
 
 async def make_generation_live(database: Database, generation: int, dimension: int = 384, model: str = "known") -> None:
     """Make this generation live; there is none but it."""
-    values = {"generation": generation, "model": model, "dimension": dimension, "state": GenerationState.LIVE}
+    about = {"generation": generation, "model": model, "dimension": dimension}
+    values = {**about, "state": GenerationState.LIVE, "complete_at": func.now()}
     async with database.operator() as connection:
         await connection.execute(delete(GENERATION))
         await connection.execute(insert(GENERATION).values(values))

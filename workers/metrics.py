@@ -62,6 +62,9 @@ MODEL_DROPPED = Counter(
     "Findings of a model that were dropped because the turn does not support them",
 )
 EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vector")
+PASS_VECTORS = Counter(
+    "afterturn_generation_vectors_total", "Vectors of stored texts that passes made for a generation of vectors"
+)
 MICRO_BATCH = Counter(
     "afterturn_micro_batch_turns_total", "New turns offered to the API itself for embedding, by outcome", ["outcome"]
 )

@@ -6,7 +6,7 @@ from datetime import timedelta
 from asyncpg.exceptions import PostgresError
 from sqlalchemy.exc import SQLAlchemyError
 
-from embeddings.errors import EmbeddingError
+from embeddings.errors import EmbeddingError, OtherModelLive
 from embeddings.retry import Backoff
 from store.database_outage import is_outage, is_statement_timeout
 from store.errors import ResourceBusy
@@ -27,7 +27,9 @@ class RetryPolicy:
     def decide_outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
         """Return the row's outcome; a row that failed together with others is always tried again, alone."""
         category, reason = name_failure(error)
-        final = isinstance(error, Permanent) or row.attempts >= self.max_attempts
+        # Another process may have the model, and this one after a change of its settings.
+        waits = isinstance(error, OtherModelLive)
+        final = isinstance(error, Permanent) or (row.attempts >= self.max_attempts and not waits)
         if alone and final:
             return Outcome(row.item_id, "dead", category, reason)
         return self.retry_row(row, category, reason, getattr(error, "retry_after", None))

@@ -31,16 +31,16 @@ from deploy.components.database_fitness import log_unusable_databases
 from deploy.components.external_models import record_models_meanwhile
 from deploy.components.facade import build_dependencies
 from deploy.components.gateways import create_gateway_recall, store_configured_target
+from deploy.components.models import ModelKeeper
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
 from deploy.observability import logs
 from deploy.observability.loop_lag import measure_loop_lag
 from deploy.observability.metrics import Exposition, LedgerCounts
 from deploy.observability.tracing import start_tracing
 from deploy.settings import LoadedSettings, Settings
-from embeddings.errors import EmbeddingError, ModelMissing
+from embeddings.errors import EmbeddingError
 from embeddings.prompt_tokens import choose_counter
-from embeddings.protocol import Embedder
-from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
+from embeddings.registry import Owned, create_reranker
 from embeddings.rerank import CrossEncoder
 from producers import fair_queue
 from producers.fair_queue import FairQueue
@@ -158,7 +158,7 @@ def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
     )
     looks = {
         "broker": owned.watch.wrong,
-        "embedding": owned.embedder_loading.wrong,
+        "embedding": owned.models.wrong,
         "rerank": owned.reranker_loading.wrong,
     }
     keys = Keys(owned.database)
@@ -173,7 +173,7 @@ def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
             looks,
             settings.health,
             data=settings.data,
-            missing_model=owned.embedder_loading.missing,
+            missing_model=owned.models.missing,
         ),
         Exposition(settings.metrics_dir, counts, settings.health, settings.data, owned.notifier.read_used_bytes),
         settings.api,
@@ -197,7 +197,7 @@ class _Resources:
 
     database: Database
     clock: DatabaseClock
-    embedder: OwnedEmbedder
+    models: ModelKeeper
     reranker: CrossEncoder | None
     embedder_loading: "_BackgroundModel"
     reranker_loading: "_BackgroundModel"
@@ -220,9 +220,9 @@ def _build_resources(settings: Settings) -> _Resources:
     retention = BankMemory(settings.api.mcp.memory).build_retention()
     database = Database(settings.database, retention=retention)
     clock = DatabaseClock(database)
-    embedder = create_embedder(settings.embedding, settings.data)
+    models = ModelKeeper(database, settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
-    model, notifier = _BackgroundModel(embedder, "the sentence model"), Notifier(_create_broker(settings.broker))
+    notifier = Notifier(_create_broker(settings.broker))
     load_shedder = LoadShedder(partial(read_depths, database), settings.pressure)
     # Only bulk writers wait until words are indexed, so this connection yields to recalls.
     nice = settings.worker.nice
@@ -231,9 +231,9 @@ def _build_resources(settings: Settings) -> _Resources:
     return _Resources(
         database=database,
         clock=clock,
-        embedder=embedder,
+        models=models,
         reranker=reranker,
-        embedder_loading=model,
+        embedder_loading=_BackgroundModel(models, "the sentence model"),
         reranker_loading=_BackgroundModel(reranker, "the reranker"),
         notifier=notifier,
         watch=BrokerMonitor(settings.broker),
@@ -241,7 +241,7 @@ def _build_resources(settings: Settings) -> _Resources:
         writeback=VectorWriteback(database),
         gateway_recall=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         load_shedder=load_shedder,
-        batch=_create_micro_batch(database, embedder, model, load_shedder, notifier),
+        batch=_create_micro_batch(database, models, load_shedder, notifier),
         pending_words_limit=PendingWordsLimit(words_database),
         words_database=words_database,
         http=create_key_client(),
@@ -257,7 +257,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> ServiceDepende
     counter = choose_counter(settings.recall.tokenizer)
 
     def create_recaller(there: Database) -> Recaller:
-        shared = owned.embedder, settings.recall
+        shared = owned.models.embedder, settings.recall
         return Recaller(
             there, *shared, reranker=owned.reranker, writeback=owned.writeback, counter=counter, clock=clock
         )
@@ -284,7 +284,7 @@ def _build_plugin_parts(settings: Settings, owned: _Resources) -> PluginParts:
     return PluginParts(
         Namespaces(database, clock),
         PluginMemories(database, clock),
-        PluginSearch(database, owned.embedder, settings.recall, clock, settings.plugin.near),
+        PluginSearch(database, owned.models.embedder, settings.recall, clock, settings.plugin.near),
         owned.erasing,
         owned.notifier.notify,
         settings.plugin,
@@ -299,7 +299,8 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
         run_meanwhile(keep_ending_half_open_sessions(owned.database), "half-open sessions"),
         owned.watch.running(),
         run_meanwhile(log_unusable_databases(settings.database), "databases"),
-        record_models_meanwhile(owned.database, settings, owned.embedder),
+        record_models_meanwhile(owned.database, settings),
+        run_meanwhile(owned.models.run(), "models"),
         store_configured_target(owned.database, settings.gateway),
         owned.embedder_loading.loading(),
         owned.reranker_loading.loading(),
@@ -317,7 +318,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
     if owned.replica is not None:
         await owned.replica.close()
     await owned.database.close()
-    await _close_models(owned.embedder, owned.reranker)
+    await _close_models(owned.models, owned.reranker)
 
 
 async def _close_models(*models: Owned | None) -> None:
@@ -327,12 +328,12 @@ async def _close_models(*models: Owned | None) -> None:
 
 
 def _create_micro_batch(
-    database: Database, embedder: Embedder, model: "_BackgroundModel", load_shedder: LoadShedder, notifier: Notifier
+    database: Database, models: ModelKeeper, load_shedder: LoadShedder, notifier: Notifier
 ) -> MicroBatch:
     return MicroBatch(
         database,
-        EmbeddingStage(database, embedder),
-        lambda host: not model.wrong() and load_shedder.level(host) < Shed.EMBEDDING,
+        EmbeddingStage(database, models.embedder),
+        lambda host: not models.wrong() and load_shedder.level(host) < Shed.EMBEDDING,
         notifier.notify,
         f"{socket.gethostname()}:{os.getpid()}:api",
     )
@@ -345,11 +346,6 @@ class _BackgroundModel:
         self._model = model
         self._what = what
         self._wrong = f"{what} is being loaded" if model is not None else ""
-        self._missing = ""
-
-    def missing(self) -> str:
-        """Return why it can never be loaded as this process is installed, or ''."""
-        return self._missing
 
     def wrong(self) -> str:
         return self._wrong
@@ -364,7 +360,6 @@ class _BackgroundModel:
             await self._model.load()
         except EmbeddingError as error:
             self._wrong = type(error).__name__
-            self._missing = self._wrong if isinstance(error, ModelMissing) else ""
             log.error("model_unusable", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
         else:
             self._wrong = ""

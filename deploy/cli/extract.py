@@ -10,17 +10,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
-from deploy.cli.operator_command import AuditedAct, run_audited
+from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import find_running_stack, read_settings
+from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
 from deploy.components.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from deploy.local.stack import Stack
 from deploy.notices import print_notice
-from embeddings.registry import create_embedder
 from store.database import Database
 from store.derived import readings, reflection_vectors
+from store.derived.generations import read_live
 from store.derived.readings import Unread
 from store.derived.unit_vectors import derive_reembedding_id, find_turns_without_vectors
 from store.ledger.stages import Stage
@@ -119,20 +119,22 @@ def embed_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Embed texts that have no vector of the current model, while the service runs.
+    """Embed texts that have no vector of the live model, while the service runs.
 
     This includes texts without a turn, such as those of `afterturn generate`.
 
-    The stack's workers embed with the stack's model; settings of this shell have no effect. Vectors of different models
-    are never compared: until a turn is embedded by the new model, it is found by its words. An interrupted run resumes
-    when it is started again. Exits 1 when turns are left.
+    The stack's workers embed with the model whose vectors are live; settings of this shell have no effect. Another
+    model is built and made live by `afterturn embeddings`. An interrupted run resumes when it is started again. Exits 1
+    when turns are left.
 
     **Example:** `afterturn embed --json`
     """
     stack = find_running_stack(data)
-    embedder = create_embedder(stack.embedding, data or read_settings().data)
-    progress = _run_reprocessing(stack, Reembedding(embedder.generation), BankFilter(host, bank), ahead, timeout)
-    _print_progress({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
+    live = run_on_database(stack, read_live)
+    if live is None:
+        raise exit_with("no model is live yet: a worker that embeds makes its own the first", 1)
+    progress = _run_reprocessing(stack, Reembedding(live.number), BankFilter(host, bank), ahead, timeout)
+    _print_progress({"model": live.model, "generation": live.number}, progress, as_json=as_json)
 
 
 def _list_versions(stack: Stack) -> list[str]:

@@ -27,6 +27,7 @@ from deploy.local.stack import FILE, Stack
 from deploy.local.wheels import POSTGRES_WHEEL, find_package_folder, find_valkey_server
 from deploy.settings import Settings, find_missing_urls
 from embeddings.errors import EmbeddingError
+from embeddings.protocol import UnderstandsSomeLanguages
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, Variant
 from producers.settings import BrokerSettings
@@ -160,15 +161,15 @@ async def check_model(patient: DoctorTarget) -> DoctorFinding:
             return report_failure("sentence model", str(error), _describe_model_remedy(settings))
         finally:
             await embedder.close()
-    reads = ENGLISH_ALONE if chosen.provider is Provider.LOCAL else ""
+    reads = ENGLISH_ALONE if isinstance(embedder, UnderstandsSomeLanguages) else ""
     return report_ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions{reads}")
 
 
 def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     if settings.provider is Provider.REMOTE:
         return "see whether embedding.remote.base_url answers, and whether the key and the model are its own"
-    if settings.provider is Provider.FOLDER:
-        return "see whether embedding.folder holds a sentence model of 384 numbers (docs/languages.md)"
+    if settings.model:
+        return "see whether embedding.model is a folder with a model, or a name that the hub has (docs/models.md)"
     return f"{INSTALL_EMBEDDED}; if it is damaged, remove the folder models and start again"
 
 

@@ -28,6 +28,7 @@ from deploy.components.external_models import record_models
 from deploy.components.facade import build_dependencies
 from deploy.components.gateways import build_delivery_clients, create_gateway_recall
 from deploy.components.indexing import index_as_owner
+from deploy.components.models import ModelKeeper
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
 from deploy.observability import logs
 from deploy.observability.loop_lag import record_loop_lag
@@ -38,7 +39,8 @@ from deploy.worker.registry import Registration, wait_for_end
 from deploy.worker.turn_queues import build_queue_workers, count_letters, prune_letters
 from embeddings.errors import EmbeddingError
 from embeddings.prompt_tokens import choose_counter
-from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
+from embeddings.protocol import Embedder
+from embeddings.registry import Owned, create_reranker
 from embeddings.retry import Backoff
 from producers.mcp.bank_memory import BankMemory
 from producers.notifications import Notifier
@@ -76,6 +78,7 @@ from workers.extraction.llm.digest import ModelDigester
 from workers.extraction.llm.reader import LlmReader, build_reader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
+from workers.generation_passes import GenerationPasses, generation_task
 from workers.maintenance import Maintainer, Needs, build_tasks, recall_check_task
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
@@ -88,6 +91,8 @@ from workers.sweeper import Sweeper
 GRACE_S = 3.0
 #: Pause between two checks for a stop signal while a model loads, in seconds.
 POLL_INTERVAL_S = 0.1
+#: Pause between two looks for a generation whose vectors are to be made, in seconds.
+BUILD_INTERVAL_S = 2.0
 #: How long dramatiq's threads may take to end, in milliseconds.
 THREADS_END_MS = 5000
 
@@ -99,7 +104,7 @@ class WorkerResources:
     """The objects that belong to the event loop, and the order in which they are closed."""
 
     database: Database
-    embedder: OwnedEmbedder
+    models: ModelKeeper
     reranker: Owned | None
     gateways: GatewayClients
     gateway_recall: GatewayRecall
@@ -124,7 +129,7 @@ class WorkerResources:
         for one in (self.gateway_recall, self.reader, self.reranker):
             if one is not None:
                 await one.close()
-        await self.embedder.close()
+        await self.models.close()
         await self.database.close()
 
 
@@ -182,12 +187,12 @@ def _work_until_signal(
         one.start()
     log.info("working", pid=os.getpid())
     try:
-        if not _load_model(loop, parts.embedder, ending):
+        if not _load_model(loop, parts.models, ending):
             return 0
     except EmbeddingError as error:
-        log.error("embedding_model_unusable", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
+        log.error("embedding_model_unusable", error=type(error).__name__, reason=str(error))  # noqa: TRY400 - no tracebacks
         return 1
-    log.info("embedding_model_loaded", model=parts.embedder.name)
+    log.info("embedding_model_loaded", model=parts.models.name)
     _warm_reranker(loop, parts.reranker, ending)
     freeze_loaded_objects()
     wait_for_end(loop, parts.entry, workers, parts.drain, ending)
@@ -235,7 +240,8 @@ async def _build_resources(
     database = Database(settings.database, lower_backend_priority(nice) if nice else None, retention=retention)
     clock = DatabaseClock(database)
     turns = TurnStore(database, clock)
-    embedder = create_embedder(settings.embedding, settings.data)
+    models = ModelKeeper(database, settings.embedding, settings.data)
+    embedder = models.embedder
     gateways, reader = build_delivery_clients(settings.gateway, database), build_reader(settings.enrichment)
     summariser = Summariser(turns.summaries, turns.sessions, bank_memory.limit_summaries)
     if reader is not None:
@@ -251,7 +257,7 @@ async def _build_resources(
     name = _build_worker_name()
     works = stages(settings, database, embedder, (gateways, reader), summariser)
     runners = _create_runners(settings, ledger, works, (notifier, clock), name)
-    recall = RecallWork(jobs, coordinator, lease, embedder.load)
+    recall = RecallWork(jobs, coordinator, lease, models.load)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
@@ -287,7 +293,9 @@ async def _build_resources(
             ("broker", watch.run()),
             ("databases", log_unusable_databases(settings.database)),
             ("loop lag", record_loop_lag("worker")),
-            ("models", record_models(database, settings, embedder)),
+            ("external models", record_models(database, settings)),
+            ("models", models.run()),
+            ("generations", build_generations(database, models, settings, name)),
             ("indexes", index_as_owner(settings, name)),
             ("dead letters", prune_letters(settings)),
             ("count of dead letters", count_letters(settings)),
@@ -295,8 +303,15 @@ async def _build_resources(
         )
     ]
     return WorkerResources(
-        database, embedder, reranker, gateways, gateway_recall, reader, notifier, dependencies, memory, looking, entry
+        database, models, reranker, gateways, gateway_recall, reader, notifier, dependencies, memory, looking, entry
     )
+
+
+async def build_generations(database: Database, models: ModelKeeper, settings: Settings, name: str) -> None:
+    """Make the vectors of generations, and delete those of dropped ones, in a worker that embeds, until cancelled."""
+    if Stage.EMBEDDING in settings.worker.stages:
+        task = generation_task(GenerationPasses(database, models.find_model))
+        await Maintainer(Schedule(database), [task], f"{name}:generations", every_s=BUILD_INTERVAL_S, pause_s=0).run()
 
 
 async def _run_maintenance(maintainer: Maintainer, clock: DatabaseClock) -> None:
@@ -308,7 +323,7 @@ async def _run_maintenance(maintainer: Maintainer, clock: DatabaseClock) -> None
 def _create_stages(
     settings: Settings,
     database: Database,
-    embedder: OwnedEmbedder,
+    embedder: Embedder,
     called: tuple[GatewayClients, LlmReader | None],
     summariser: Summariser,
 ) -> Sequence[StageWork]:

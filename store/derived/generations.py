@@ -1,7 +1,8 @@
 """Generations of vectors: which sentence models have vectors, which of them is live, and what an operator changes.
 
 One generation is live: recall compares its vectors alone. A process offers its own model at its start, which is taken
-only where none is live yet; after that operators' commands decide.
+only where none is live yet; after that operators' commands decide. The vectors of a generation are made by passes over
+all stored texts (`generation_pass`), beside the embedding stage, which makes those of new texts for every generation.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +19,9 @@ from embeddings.protocol import Embedder
 from store.database import Database
 from store.errors import GenerationRefused
 from store.schema import GENERATION
+
+#: The position where a pass has done all of a bank.
+ENDED = -1
 
 
 class GenerationState(StrEnum):
@@ -34,38 +38,40 @@ class GenerationState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PassPlace:
+    """How far a pass over all stored texts has come: a tenant, a bank of it, a position in the log or ENDED."""
+
+    host: UUID
+    bank: UUID
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A generation of vectors: its number, its model's name and dimension, and its state since when.
 
-    `at_host`, `at_position` and `texts`: how far a pass over all stored texts has come (tenant, position in its log)
-    and how many it has embedded. `complete_at`: when a pass ended; None: texts may have no vector of this generation.
+    `source` is the setting that names the model. `place` and `vectors`: how far a pass over all stored texts has come,
+    and how many vectors it has written (or deleted). `behind`: another pass is needed. `complete_at`: when a pass
+    ended; None: texts may have no vector of this generation.
     """
 
     number: int
     model: str
     dimension: int
     state: GenerationState
+    source: str
     since: datetime
-    at_host: UUID | None
-    at_position: int
-    texts: int
+    place: PassPlace | None
+    vectors: int
+    behind: bool
     complete_at: datetime | None
 
 
 _TABLE = GENERATION.c
-READ = select(
-    _TABLE.generation,
-    _TABLE.model,
-    _TABLE.dimension,
-    _TABLE.state,
-    _TABLE.since,
-    _TABLE.at_host,
-    _TABLE.at_position,
-    _TABLE.texts,
-    _TABLE.complete_at,
-).order_by(_TABLE.generation)
+READ = select(GENERATION).order_by(_TABLE.generation)
 #: The number of the live generation, as a value within a statement.
 LIVE = select(_TABLE.generation).where(_TABLE.state == GenerationState.LIVE).scalar_subquery()
+_FROM_THE_START = {"at_host": None, "at_bank": None, "at_position": 0, "vectors": 0, "behind": False}
 
 
 async def read_generations(database: Database) -> Sequence[Generation]:
@@ -74,20 +80,19 @@ async def read_generations(database: Database) -> Sequence[Generation]:
         return await _read(connection)
 
 
-async def offer_model(database: Database, embedder: Embedder) -> None:
+async def read_live(database: Database) -> Generation | None:
+    """Return the live generation; None before a process has made its model live."""
+    return next((one for one in await read_generations(database) if one.state is GenerationState.LIVE), None)
+
+
+async def offer_model(database: Database, embedder: Embedder, source: str) -> None:
     """Make a process's model live if none is; its dimension must be known. Otherwise nothing changes."""
-    offered = upsert(GENERATION).values(
-        generation=embedder.generation,
-        model=embedder.name,
-        dimension=embedder.dimensions,
-        state=GenerationState.LIVE,
-        complete_at=func.now(),
-    )
+    values = _describe(embedder, source) | {"state": GenerationState.LIVE, "complete_at": func.now()}
     async with database.operator() as connection:
-        await connection.execute(offered.on_conflict_do_nothing())
+        await connection.execute(upsert(GENERATION).values(values).on_conflict_do_nothing())
 
 
-async def begin_build(database: Database, embedder: Embedder) -> None:
+async def begin_build(database: Database, embedder: Embedder, source: str) -> None:
     """Begin to build the vectors of this model; a build that has begun goes on. Raises GenerationRefused."""
     async with database.operator() as connection:
         there = await _read(connection, lock=True)
@@ -95,19 +100,18 @@ async def begin_build(database: Database, embedder: Embedder) -> None:
         if other := next((one for one in there if one.state is GenerationState.BUILDING and one != known), None):
             raise GenerationRefused(f"{other.model} is being built: switch to it or drop it first")
         if known is None:
-            values = {"generation": embedder.generation, "model": embedder.name, "dimension": embedder.dimensions}
-            await connection.execute(insert(GENERATION).values(**values, state=GenerationState.BUILDING))
+            values = _describe(embedder, source) | {"state": GenerationState.BUILDING}
+            await connection.execute(insert(GENERATION).values(values))
             return
         if known.state is GenerationState.LIVE:
-            raise GenerationRefused(f"{known.model} is live; `embedding` of the settings has to name another model")
+            raise GenerationRefused(f"{known.model} is live already: name another model in the settings `embedding`")
         if known.state is GenerationState.DROPPING:
             raise GenerationRefused(f"the vectors of {known.model} are being deleted: try again when they are gone")
         if known.dimension != embedder.dimensions:
-            raise GenerationRefused(
-                f"{known.model} gave vectors of {known.dimension} numbers, now of {embedder.dimensions}: drop it first"
-            )
+            changed = f"{known.model} gave vectors of {known.dimension} numbers, now of {embedder.dimensions}"
+            raise GenerationRefused(f"{changed}: drop that generation first")
         if known.state is GenerationState.RETIRED:
-            await _set_state(connection, known.number, GenerationState.BUILDING)
+            await _change(connection, known.number, state=GenerationState.BUILDING)
             await _begin_pass(connection, known.number)
 
 
@@ -118,25 +122,28 @@ async def switch_to(database: Database, number: int | None = None, *, incomplete
     """
     async with database.operator() as connection:
         there = await _read(connection, lock=True)
-        chosen = [
-            one for one in there if (one.state is GenerationState.BUILDING if number is None else one.number == number)
-        ]
-        if not chosen or chosen[0].state is GenerationState.DROPPING:
-            raise GenerationRefused("there is no built generation to switch to: `afterturn embeddings build` makes one")
-        [target] = chosen
+        target = _choose_target(there, number)
         if target.state is GenerationState.LIVE:
             return target
         if target.complete_at is None and not incomplete:
-            raise GenerationRefused(
-                f"texts lack a vector of {target.model}: wait for the build, or let it be incomplete"
-            )
+            raise GenerationRefused(f"texts lack a vector of {target.model}: wait until it is built, or force it")
         for one in there:
             if one.state is GenerationState.LIVE:
-                await _set_state(connection, one.number, GenerationState.RETIRED)
-        await _set_state(connection, target.number, GenerationState.LIVE)
-        # A text that was written while the switch ran may lack a vector: the next pass finds it.
+                await _change(connection, one.number, state=GenerationState.RETIRED)
+        await _change(connection, target.number, state=GenerationState.LIVE)
+        # A text that was written while processes learn of the switch may lack a vector: the next pass finds it.
         await _begin_pass(connection, target.number)
-        return next(one for one in await _read(connection) if one.number == target.number)
+        return _choose_target(await _read(connection), target.number)
+
+
+def _choose_target(there: Sequence[Generation], number: int | None) -> Generation:
+    """Return the generation to make live: the one of this number, or else the one that is being built."""
+    for one in there:
+        if one.number == number or (number is None and one.state is GenerationState.BUILDING):
+            if one.state is GenerationState.DROPPING:
+                raise GenerationRefused(f"the vectors of {one.model} are being deleted")
+            return one
+    raise GenerationRefused("there is no such generation to switch to: `afterturn embeddings build` makes one")
 
 
 async def roll_back(database: Database) -> Generation:
@@ -147,7 +154,7 @@ async def roll_back(database: Database) -> Generation:
     return await switch_to(database, max(retired, key=lambda one: one.since).number, incomplete=True)
 
 
-async def begin_drop(database: Database, number: int) -> None:
+async def begin_drop(database: Database, number: int) -> Generation:
     """Begin to delete the vectors of a generation that is not live. Raises GenerationRefused."""
     async with database.operator() as connection:
         known = next((one for one in await _read(connection, lock=True) if one.number == number), None)
@@ -156,26 +163,82 @@ async def begin_drop(database: Database, number: int) -> None:
         if known.state is GenerationState.LIVE:
             raise GenerationRefused(f"{known.model} is live: switch to another generation first")
         if known.state is not GenerationState.DROPPING:
-            await _set_state(connection, number, GenerationState.DROPPING)
+            await _change(connection, number, state=GenerationState.DROPPING)
             await _begin_pass(connection, number)
+        return next(one for one in await _read(connection) if one.number == number)
+
+
+async def note_behind(database: Database, number: int) -> None:
+    """Note that a text was written without a vector of this generation: another pass over all texts is needed."""
+    behind = update(GENERATION).where(_TABLE.generation == number).values(behind=True, complete_at=None)
+    async with database.operator() as connection:
+        await connection.execute(behind)
+
+
+async def save_place(database: Database, number: int, place: PassPlace, vectors: int) -> None:
+    """Keep how far a pass has come, and that it has written or deleted so many vectors more."""
+    async with database.operator() as connection:
+        at = {"at_host": place.host, "at_bank": place.bank, "at_position": place.position}
+        await _change(connection, number, **at, vectors=_TABLE.vectors + vectors)
+
+
+async def end_pass(database: Database, number: int) -> bool:
+    """End a pass; return whether the generation is complete: where texts were written without it, a pass begins."""
+    async with database.operator() as connection:
+        behind = await connection.scalar(select(_TABLE.behind).where(_TABLE.generation == number).with_for_update())
+        if behind:
+            await _begin_pass(connection, number)
+        elif behind is not None:
+            await _change(connection, number, at_host=None, at_bank=None, at_position=0, complete_at=func.now())
+        return behind is False
 
 
 async def begin_pass(database: Database, number: int) -> None:
-    """Have all stored texts looked at again: some may have no vector of this generation."""
+    """Begin another pass over all stored texts."""
     async with database.operator() as connection:
         await _begin_pass(connection, number)
 
 
+async def forget(database: Database, number: int) -> None:
+    """Take a generation that is being dropped off the list."""
+    gone = delete(GENERATION).where(_TABLE.generation == number, _TABLE.state == GenerationState.DROPPING)
+    async with database.operator() as connection:
+        await connection.execute(gone)
+
+
 async def _read(connection: AsyncConnection, *, lock: bool = False) -> Sequence[Generation]:
     rows = await connection.execute(READ.with_for_update() if lock else READ)
-    return [Generation(row.generation, row.model, row.dimension, GenerationState(row.state), *row[4:]) for row in rows]
+    return [
+        Generation(
+            number=row.generation,
+            model=row.model,
+            dimension=row.dimension,
+            state=GenerationState(row.state),
+            source=row.source,
+            since=row.since,
+            place=None if row.at_host is None else PassPlace(row.at_host, row.at_bank, row.at_position),
+            vectors=row.vectors,
+            behind=row.behind,
+            complete_at=row.complete_at,
+        )
+        for row in rows
+    ]
 
 
-async def _set_state(connection: AsyncConnection, number: int, state: GenerationState) -> None:
-    changed = update(GENERATION).where(_TABLE.generation == number).values(state=state, since=func.now())
-    await connection.execute(changed)
+def _describe(embedder: Embedder, source: str) -> dict[str, object]:
+    return {
+        "generation": embedder.generation,
+        "model": embedder.name,
+        "dimension": embedder.dimensions,
+        "source": source,
+    }
+
+
+async def _change(connection: AsyncConnection, number: int, **values: object) -> None:
+    if "state" in values:
+        values["since"] = func.now()
+    await connection.execute(update(GENERATION).where(_TABLE.generation == number).values(values))
 
 
 async def _begin_pass(connection: AsyncConnection, number: int) -> None:
-    again = {"at_host": None, "at_position": 0, "texts": 0, "complete_at": None}
-    await connection.execute(update(GENERATION).where(_TABLE.generation == number).values(**again))
+    await _change(connection, number, **_FROM_THE_START, complete_at=None)

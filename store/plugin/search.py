@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.errors import EmbeddingError
-from embeddings.protocol import Embedder
+from embeddings.protocol import Embedder, pin_model
 from store import identity
 from store.concurrent_calls import gather_or_cancel
 from store.database import ONE_PLAN, Database
@@ -103,11 +103,12 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A search by text: the question, its vector if there is one, and whether pinned memories come first."""
+    """A search by text: the question, its model, its vector if there is one, and whether pinned memories come first."""
 
     host: UUID
     asked: SearchQuery
     question: Question
+    model: Embedder
     vector: NDArray[np.float32] | None
     pins_first: bool
     note_unembedded: Callable[[int], None]
@@ -222,8 +223,9 @@ class PluginSearch:
         cut = query.strip()[:MAX_CHARACTERS]
         rules = await self._rules(host, asked.names)
         question = await run_off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
-        vector = None if by_words else await self._embed_query(cut)
-        wanted = _Wanted(host, asked, question, vector, pins_first, note_unembedded)
+        model = pin_model(self._embedder)
+        vector = None if by_words else await self._embed_query(cut, model)
+        wanted = _Wanted(host, asked, question, model, vector, pins_first, note_unembedded)
         for reach in _Reach:
             if reach is _Reach.FEW and not (asked.kinds and self._few):
                 continue
@@ -256,7 +258,7 @@ class PluginSearch:
             compared = {} if reach is _Reach.FEW else read.banks
             if len(compared) <= 1 and not read.tail:
                 return await self._best(connection, wanted, read, await near.run(connection, compared), reach)
-        fresh = self._embed_tail(wanted.vector, wanted.question.text, read.tail)
+        fresh = self._embed_tail(wanted, wanted.vector, read.tail)
         parts = await gather_or_cancel(near.run_in_lanes(self._database, compared), fresh)
         found = NearUnits.join(parts)
         wanted.note_unembedded(sum(one.unit_id not in found.cosines for one in read.tail))
@@ -267,7 +269,7 @@ class PluginSearch:
         about = {
             **self._arguments(wanted.host, [], wanted.asked),
             "vector": vector,
-            "generation": self._embedder.generation,
+            "generation": wanted.model.generation,
             "near": self._near,
         }
         return NearSearch(max(NEAREST_COMPARED, wanted.asked.limit), reach is _Reach.ALL, about)
@@ -288,7 +290,7 @@ class PluginSearch:
             "read_units": settings.read_units,
             "chunks": 0 if wanted.vector is None else settings.fresh_tail_chunks,
             "characters": CHARACTERS,
-            "generation": self._embedder.generation,
+            "generation": wanted.model.generation,
         }
         packed = defaultdict[str, defaultdict[UUID, bytes]](lambda: defaultdict(bytes))
         banks, tail, few, unread = dict[UUID, BankSize](), list[UnembeddedText](), dict[UUID, UUID](), Counter[str]()
@@ -344,7 +346,7 @@ class PluginSearch:
         about = {
             **self._arguments(wanted.host, list(read.banks), wanted.asked),
             "vector": wanted.vector,
-            "generation": self._embedder.generation,
+            "generation": wanted.model.generation,
             "near": self._near,
             "weight": self._settings.ranking.dense_weight,
             "known": list(near.cosines),
@@ -365,26 +367,29 @@ class PluginSearch:
             return None
         return sorted(found, key=lambda one: _sort_key(one, wanted.pins_first))
 
-    async def _embed_query(self, query: str) -> NDArray[np.float32] | None:
+    async def _embed_query(self, query: str, model: Embedder) -> NDArray[np.float32] | None:
         """Return the query's vector, None if the embedder fails or is late."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
-                vector: NDArray[np.float32] = (await self._embedder.embed([query]))[0]
+                vector: NDArray[np.float32] = (await model.embed([query]))[0]
         except (TimeoutError, EmbeddingError):
             return None
         return vector
 
-    async def _embed_tail(self, vector: NDArray[np.float32], query: str, tail: Sequence[UnembeddedText]) -> NearUnits:
+    async def _embed_tail(
+        self, wanted: _Wanted, vector: NDArray[np.float32], tail: Sequence[UnembeddedText]
+    ) -> NearUnits:
         """Return the cosines of the fresh tail to a query, none if the embedder fails or is late."""
         if not tail:
             return NearUnits()
-        generation = self._embedder.generation
+        model, query = wanted.model, wanted.question.text
+        generation = model.generation
         known = self._tails.known(tail, generation)
         unknown = [fresh for fresh in tail if fresh.unit_id not in known]
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
-                read = select_affordable(unknown, query, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
-                made = await self._embedder.embed([fresh.content for fresh in read]) if read else ()
+                read = select_affordable(unknown, query, self._settings.fresh_tail_ms, model.estimate_ms)
+                made = await model.embed([fresh.content for fresh in read]) if read else ()
         except (TimeoutError, EmbeddingError):
             read, made = (), ()
         embedded = {fresh.unit_id: one for fresh, one in zip(read, made, strict=True)}

@@ -112,7 +112,7 @@ async def _find_nearest(
     if state.filters["only_session"] is not None:
         return await fetch_rows(connection, OF_SESSION, arguments)
     lists = search_lists(IndexedVectors(state.generation, len(vector)))
-    all_units, in_lists, times = cast(SelectBase, PLAIN), lists.plain, 1
+    all_units, in_lists, times = cast(SelectBase, PLAIN), cast(SelectBase, lists.plain), 1
     if filtered:
         all_units, in_lists, times = FILTERED, lists.filtered, LOOKED_AT
     elif _is_beside_agent(state):

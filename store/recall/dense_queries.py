@@ -169,7 +169,7 @@ TOLD_AGENT = _beside_agent(_NEAREST)
 class ListQueries:
     """The queries of one generation's index: all units, those that pass a filter, an agent's memory."""
 
-    plain: SelectBase
+    plain: Select[*tuple[Any, ...]]
     filtered: SelectBase
     told_agent: SelectBase
 

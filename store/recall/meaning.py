@@ -57,14 +57,15 @@ def _cache_key(fresh: UnembeddedText, generation: int) -> tuple[UUID, int, int]:
 class QuestionEmbedder:
     """Embeds questions, put in the first person, and texts without a vector, whose vectors it stores."""
 
-    def __init__(self, embedder: Embedder, settings: RecallSettings, writeback: VectorWriteback | None = None) -> None:
-        self._embedder = embedder
+    def __init__(self, settings: RecallSettings, writeback: VectorWriteback | None = None) -> None:
         self._settings = settings
         self._writeback = writeback
         self._tails = TailCache()
 
-    async def embed(self, state: RecallState) -> None:
+    async def embed(self, state: RecallState, embedder: Embedder) -> None:
         """Fill the question's vector, and begin to embed the fresh texts; note a failed or late embedder.
+
+        `embedder` is the recall's model, of its generation.
 
         Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`).
 
@@ -74,21 +75,24 @@ class QuestionEmbedder:
         text, generation = state.question.text, state.generation
         names = find_named_speakers(state.question, state.speakers)
         question = await run_off_loop(EFFORT * len(text), put_in_first_person, text, names)
-        state.is_read = not isinstance(self._embedder, ReadsSomeScripts) or self._embedder.can_read(question)
+        state.is_read = not isinstance(embedder, ReadsSomeScripts) or embedder.can_read(question)
         state.tail_vectors = self._tails.known(state.unembedded, generation)
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]
-        tail = select_affordable(unknown, question, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
+        tail = select_affordable(unknown, question, self._settings.fresh_tail_ms, embedder.estimate_ms)
         end = asyncio.get_running_loop().time() + self._settings.embed_deadline_ms / 1000
-        vectors = await self._embed(state, [question], end)
+        vectors = await self._embed(state, embedder, [question], end)
         if vectors is None:
             return
         state.vector = vectors[0]
         if tail:
-            state.tail_embedding = asyncio.create_task(self._embed_tail(state, tail, end), name="embed the fresh tail")
+            work = self._embed_tail(state, embedder, tail, end)
+            state.tail_embedding = asyncio.create_task(work, name="embed the fresh tail")
 
-    async def _embed_tail(self, state: RecallState, tail: Sequence[UnembeddedText], end: float) -> None:
-        vectors = await self._embed(state, [fresh.content for fresh in tail], end)
+    async def _embed_tail(
+        self, state: RecallState, embedder: Embedder, tail: Sequence[UnembeddedText], end: float
+    ) -> None:
+        vectors = await self._embed(state, embedder, [fresh.content for fresh in tail], end)
         if vectors is None:
             return
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors, strict=True)}
@@ -97,12 +101,14 @@ class QuestionEmbedder:
             self._writeback.keep(state.host, state.bank, state.generation, tail, embedded)
         state.tail_vectors = {**state.tail_vectors, **embedded}
 
-    async def _embed(self, state: RecallState, texts: Sequence[str], end: float) -> NDArray[np.float32] | None:
+    async def _embed(
+        self, state: RecallState, embedder: Embedder, texts: Sequence[str], end: float
+    ) -> NDArray[np.float32] | None:
         """Return the vectors of these texts; None, and a note, if the embedder fails or has not ended by `end`."""
         try:
             async with asyncio.timeout_at(end):
-                with trace_embedding(self._embedder.name, len(texts)):
-                    return await self._embedder.embed(texts)
+                with trace_embedding(embedder.name, len(texts)):
+                    return await embedder.embed(texts)
         except TimeoutError:
             note = f"{NAME}: late"
         except EmbeddingError as error:

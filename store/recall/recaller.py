@@ -11,7 +11,7 @@ from afterturn_client.contract.freshness import Freshness
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.prompt_tokens import ESTIMATE
-from embeddings.protocol import Embedder, Reranker, TokenCounter, UnderstandsSomeLanguages
+from embeddings.protocol import Embedder, Reranker, TokenCounter, UnderstandsSomeLanguages, pin_model
 from store import identity
 from store.database import ONE_PLAN, Database
 from store.database_outage import is_statement_timeout, may_pass
@@ -89,8 +89,7 @@ class Recaller:
         self._settings = settings
         self._arms = arms
         self._languages = Languages(database)
-        self._question_embedder = QuestionEmbedder(embedder, settings, writeback)
-        self._understands = embedder.understands if isinstance(embedder, UnderstandsSomeLanguages) else None
+        self._question_embedder = QuestionEmbedder(settings, writeback)
         self._clock = clock
         self._counter = counter
         self._rerank_step = None if reranker is None else RerankStep(reranker, settings.rerank)
@@ -100,7 +99,8 @@ class Recaller:
 
         There are none for a bank that does not exist.
         """
-        state = await self._begin(host, query)
+        model = pin_model(self._embedder)
+        state = await self._begin(host, query, model)
         async with self._database.tenant(host, ONE_PLAN) as connection:
             known = await prepare_search(connection, state)
         state.steps.done("prepare")
@@ -108,7 +108,7 @@ class Recaller:
             return RecallAnswer((), state.freshness, state.steps.milliseconds(), bank_known=False)
         counting = asyncio.create_task(self._freshness(state), name="count what is undone")
         try:
-            return await self._answer(state, counting)
+            return await self._answer(state, counting, model)
         finally:
             counting.cancel()
             if state.tail_embedding is not None:
@@ -116,7 +116,7 @@ class Recaller:
                 # A cancelled task refers to its frame, and that to the state.
                 state.tail_embedding = None
 
-    async def _begin(self, host: UUID, query: RecallQuery) -> RecallState:
+    async def _begin(self, host: UUID, query: RecallQuery, model: Embedder) -> RecallState:
         """Return the state of a new recall, its question parsed by the rules of the bank's languages."""
         steps = StepTimer()
         bank, now = identity.bank_id(host, query.bank), query.as_of or query.known_at or self._clock()
@@ -129,7 +129,7 @@ class Recaller:
             query=query,
             question=question,
             settings=_with_room(self._settings, query),
-            generation=self._embedder.generation,
+            generation=model.generation,
             now=now,
             retention=self._database.retention,
             times=find_spans(question.text, now),
@@ -144,10 +144,10 @@ class Recaller:
             counted = await read_freshness(connection, state.host, state.bank)
         return replace(state.freshness, pending=counted.pending)
 
-    async def _answer(self, state: RecallState, fresh: Awaitable[Freshness]) -> RecallAnswer:
+    async def _answer(self, state: RecallState, fresh: Awaitable[Freshness], model: Embedder) -> RecallAnswer:
         """Return the answer to a prepared question; `fresh` counts the bank's undone rows meanwhile."""
         query, settings, steps = state.query, state.settings, state.steps
-        await self._question_embedder.embed(state)
+        await self._question_embedder.embed(state, model)
         steps.done("embed")
         rerank_step = None if RERANK in query.without else self._rerank_step
         arms = [arm for arm in self._arms if arm.name not in query.without]
@@ -161,6 +161,7 @@ class Recaller:
             state.degraded += [wrong] if wrong else []
             steps.done(RERANK)
         items = put_newer_first(items)
+        understands = model.understands if isinstance(model, UnderstandsSomeLanguages) else None
         room = query.count_room(settings.answer_tokens)
         directives, standing = await select_directives(state.directives, room, settings, query.form, self._counter)
         best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]
@@ -177,7 +178,7 @@ class Recaller:
             steps.milliseconds(),
             tuple(state.degraded),
             directives,
-            evidence=evidence,
+            evidence=replace(evidence, understands=understands or None),
             room=room,
             tokens=standing + used,
             characters=state.characters,
@@ -254,7 +255,7 @@ class Recaller:
         named = find_named_speakers(state.question, state.speakers)
         length = state.statistics.mean_length
         flags = weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
-        return items, replace(flags, understands=self._understands)
+        return items, flags
 
     async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return the full texts of units that were ranked by the beginning of their text."""

@@ -38,10 +38,10 @@ FAULTS = (
         law="L10",
         fault="a batch is embedded inside the transaction that writes its vectors",
         file="workers/embedding.py",
-        before="self.database.tenant(host, NO_SYNC) as connection:\n            await insert_vectors(connection,",
+        before="self.database.tenant(host, NO_SYNC) as connection:\n            for one in made:\n",
         after="self.database.tenant(host) as connection:\n"
-        "            vectors = await self.embedder.embed([unit.content for unit in units]) if units else vectors\n"
-        "            await insert_vectors(connection,",
+        "            await self.embedder.embed([unit.content for one in made for unit in one.units])\n"
+        "            for one in made:\n",
         held_by="tests/workers/test_runner.py",
         tests=("test_slow_work_holds_no_connection",),
     ),

@@ -99,7 +99,7 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
             raise ConnectionDoesNotExistError
 
     database = Database(settings_of(world.postgres), begun)
-    await record_models(database, load_settings({}, overrides=OUTSIDE).settings, KnownEmbedder())
+    await record_models(database, load_settings({}, overrides=OUTSIDE).settings)
     await database.close()
     endpoints = await world.sql("select endpoint from public.afterturn_outside_model order by endpoint")
     assert [row.endpoint for row in endpoints] == [READERS, VECTORS]

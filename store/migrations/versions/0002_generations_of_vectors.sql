@@ -13,9 +13,12 @@ create table public.afterturn_generation (
     dimension integer not null check (dimension between 1 and 4000),
     state text not null check (state in ('live', 'building', 'retired', 'dropping')),
     since timestamptz not null default now(),
+    source text not null default '',
     at_host uuid,
+    at_bank uuid,
     at_position bigint not null default 0,
-    texts bigint not null default 0,
+    vectors bigint not null default 0,
+    behind boolean not null default false,
     complete_at timestamptz
 );
 create unique index afterturn_generation_live on public.afterturn_generation (state) where state = 'live';
