@@ -159,7 +159,7 @@ async def test_recall_check_compares_what_the_index_gives(large: Large) -> None:
     assert all(one.found == one.there for one in by["session"])
     # Vectors without any likeness are the worst case: of half of the lists, about half of the nearest are found.
     assert 0.2 < sum(one.found for one in by["none"]) / sum(one.there for one in by["none"]) < 1
-    whole = await compare_searches(large.database, stored, 10, SETTINGS.model_copy(update={"read_units": UNITS}))
+    whole = await compare_searches(large.database, stored, 10, SETTINGS.model_copy(update={"read_units": 2 * UNITS}))
     assert all(one.found == one.there for one in whole)
 
 
