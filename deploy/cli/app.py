@@ -180,7 +180,12 @@ COMMANDS: Mapping[str, Command] = {
     "embed": Command(
         "deploy.cli.extract:embed_command",
         "Data",
-        "Embed texts that have no vector of the current model, while the service runs.",
+        "Embed texts that have no vector of the live model, while the service runs.",
+    ),
+    "embeddings": Command(
+        "deploy.cli.embeddings:embeddings_app",
+        "Data",
+        "Change the sentence model: build its vectors, switch to them, roll back, drop.",
     ),
     "erase": Command(
         "deploy.cli.erase:erase_app",

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
 from deploy.local.stack import find_stack
-from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from store.text.rules import VERSION
 from tests.deploy.operated import Busy, busy_stack
+from tests.generations import make_generation_live
 from tests.servers import TestPostgres, TestValkey
 from workers.settings import EnrichmentSettings
 
@@ -37,11 +37,13 @@ async def elsewhere(
         yield busy
 
 
-async def test_what_is_embedded_anew_is_what_lacks_the_stacks_own_model(elsewhere: Busy) -> None:
+async def test_what_is_embedded_anew_is_what_lacks_the_live_model(elsewhere: Busy) -> None:
+    early = await elsewhere.run("embed")
+    assert (early.exit_code, "no model is live yet" in early.stderr) == (1, True)
+    async with elsewhere.opened() as database:
+        await make_generation_live(database, 77, 24, "small")
     told = await elsewhere.answer("embed")
-    embedder = create_embedder(find_stack(elsewhere.folder).embedding, elsewhere.folder)
-    assert (told["model"], told["generation"]) == (embedder.name, embedder.generation)
-    assert "of/the-stack" in told["model"]
+    assert (told["model"], told["generation"]) == ("small", 77)
 
 
 async def test_what_is_read_anew_is_read_by_the_stacks_own_model(elsewhere: Busy) -> None:
@@ -60,6 +62,8 @@ def test_without_a_stack_there_is_nothing_to_run_over(tmp_path: Path, command: s
 @pytest.mark.parametrize("command", ["extract", "embed"])
 async def test_what_was_opened_is_in_the_call_audit(elsewhere: Busy, command: str) -> None:
     await elsewhere.append(("monday", "1"), ("monday", "2"))
+    async with elsewhere.opened() as database:
+        await make_generation_live(database, 77, 24)
     opened = (await elsewhere.answer(command, "--timeout", "0s"))["opened"]
     [call] = (await elsewhere.answer("audit", "list", "--door", "operator"))["calls"]
     assert (call["operation"], call["rows"]) == (command, opened)
