@@ -71,7 +71,7 @@ async def test_a_worker_uses_the_models_its_settings_name_and_writes_no_key_down
     assert [tuple(row) for row in rows] == [
         (origin, derive_generation(EMBEDDING_MODEL)) for origin in ("extraction", "message", "message")
     ]
-    [live] = await world.sql("select generation from public.afterturn_live_model")
+    [live] = await world.sql("select generation from public.afterturn_generation where state = 'live'")
     assert live.generation == derive_generation(EMBEDDING_MODEL)
     written = (tmp_path / "log").read_text()
     assert KEY not in written
