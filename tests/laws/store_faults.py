@@ -139,10 +139,10 @@ FAULTS = (
         law="L10",
         fault="a transaction is open while the model works",
         file="store/recall/recaller.py",
-        before="        await self._question_embedder.embed(state)\n",
+        before="        await self._question_embedder.embed(state, model)\n",
         after=(
             "        async with self._database.tenant(state.host):\n"
-            "            await self._question_embedder.embed(state)\n"
+            "            await self._question_embedder.embed(state, model)\n"
         ),
         held_by="tests/store/recall/test_recaller.py",
         tests=("test_no_transaction_is_open_while_the_model_works",),
