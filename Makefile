@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo helm docs test check static laws nightly format clean
+.PHONY: help install demo helm docs test live check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ install: $(STAMP) ## make .venv from the lock file (every other target does it w
 demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
 	@$(BIN)/afterturn demo
 
-test: $(STAMP) ## all but the nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not nightly and not live"
+
+live: $(STAMP) ## tests that start processes one after another: `afterturn up`, killed processes, chaos, restores
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "live and not nightly"
 
 static: $(STAMP) ## format, lint, types, import directions
 	@$(BIN)/ruff format --check .
@@ -33,7 +36,7 @@ static: $(STAMP) ## format, lint, types, import directions
 	@$(BIN)/lint-imports --no-cache
 
 check: static ## what to run before every commit: static checks and the fast tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly and not live"
 
 laws: $(STAMP) ## break each law on purpose, three ways, in a copy, and see its tests turn red
 	@$(BIN)/python -m tests.laws --each 3

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.examples import SEARCH, examples
 from tests.figures import shown
+from tests.live import mark_live
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
 # How fast examples are made says how busy the machine is, and nothing of the code. Every run draws the same examples,
@@ -40,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Hand the controller's servers to an xdist worker; they start before the first worker does."""
     node.workerinput["servers"] = node.config.stash[SERVERS].urls()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves out, before `-m` chooses."""
+    mark_live(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

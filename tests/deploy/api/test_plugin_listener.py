@@ -200,6 +200,7 @@ async def test_a_memory_that_comes_late_is_not_written_for_an_ended_key_nor_into
 
 
 @pytest.mark.slow
+@pytest.mark.live
 async def test_a_process_of_its_own_passes_the_cases_of_an_outage_on_a_socket_and_ends_in_order(
     fresh_database: TestPostgres, valkey: TestValkey, tmp_path: Path
 ) -> None:

@@ -1,0 +1,53 @@
+"""Tests that start processes of their own, one after another: `make live` runs them, and so does `.ci/run`.
+
+`make test` leaves them out, but for the tests of each file that are named here. They wait more than they compute, so a
+file of them takes as long as a thousand others.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: Each file, and its tests that stay in `make test`.
+LIVE: Mapping[str, tuple[str, ...]] = {
+    "tests/deploy/api/test_process.py": ("test_what_was_acknowledged_outlives_the_process_that_said_so",),
+    "tests/deploy/lab/chaos/test_counting.py": ("test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late",),
+    "tests/deploy/lab/chaos/test_gateway.py": ("test_the_file_keeps_no_secret",),
+    "tests/deploy/lab/chaos/test_run.py": (),
+    "tests/deploy/local/test_embedded_postgres.py": (
+        "test_what_was_written_is_there_after_a_stop_and_a_start",
+        "test_it_runs_as_an_ordinary_account_and_shows_its_files_to_no_other",
+        "test_it_listens_on_loopback_alone",
+        "test_a_wrong_password_is_refused",
+        "test_the_endpoint_shows_no_password_when_printed",
+    ),
+    "tests/deploy/test_deployment.py": (
+        "test_a_setting_that_is_missing_is_named",
+        "test_a_verifier_is_what_the_server_makes_of_a_password",
+        "test_every_command_of_the_page_is_there",
+    ),
+    "tests/deploy/test_hybrid_live.py": (),
+    "tests/deploy/test_managed_postgres.py": (),
+    "tests/deploy/test_plugin_cut_over.py": ("test_the_page_names_the_commands_that_are_tried",),
+    "tests/deploy/test_point_in_time.py": (),
+    "tests/deploy/test_up.py": (
+        "test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing",
+        "test_after_a_kill_nothing_survives_and_the_next_start_has_the_data_and_the_key",
+    ),
+    "tests/deploy/worker/test_maintenance.py": (),
+    "tests/deploy/worker/test_process.py": (
+        "test_a_worker_takes_turns_through_every_stage_and_stops_when_told",
+        "test_a_killed_worker_loses_nothing_and_its_successor_does_nothing_twice",
+    ),
+    "tests/faults/test_chaos.py": ("test_an_unknown_sabotage_is_wrong_usage",),
+}
+
+
+def mark_live(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests of these files `live`, but for those that stay."""
+    for item in items:
+        file = item.path.relative_to(ROOT).as_posix() if item.path.is_relative_to(ROOT) else ""
+        if file in LIVE and getattr(item, "originalname", item.name) not in LIVE[file]:
+            item.add_marker(pytest.mark.live)
