@@ -167,6 +167,11 @@ COMMANDS: Mapping[str, Command] = {
         "Operate",
         "Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.",
     ),
+    "backfill": Command(
+        "deploy.cli.backfill:backfill_command",
+        "Data",
+        "Bring over memory that light-portal's agents wrote directly into that platform's tables.",
+    ),
     "replay": Command(
         "deploy.cli.replay:replay_command",
         "Data",

@@ -41,7 +41,7 @@ MEANINGS: Mapping[str, str] = {
     "REQUEST_TIMEOUT": "the body did not arrive in its time; send it again",
     "TURN_CONFLICT": "the turn is known with another body",
     "ERASED": "the user, session or bank was erased after the call was begun; nothing was written",
-    "TURN_ENDED": "the turn's bank has ended since it was accepted; send it under another name to store it anew",
+    "TURN_ENDED": "the bank has expired, or has ended since this turn was accepted; the message says what to do",
     "KEY_REUSED": "this idempotency key was used for another command; use a new one",
     "BANK_IN_USE": "something lives in this bank, which `details` counts; end that first",
     "TURN_ERASED": "the turn was erased, and its name is used up; send it under another name to store it anew",

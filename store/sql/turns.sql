@@ -201,8 +201,8 @@ begin
     said := '{}';
     foreach v_turn in array p_turns loop
         t := t + 1;
-        select g.digest, g.position, b.active as bank_lives, b.aggregate_version as bank_version, h.active as lives,
-               h.aggregate_version as version, h.message_count as messages
+        select g.digest, g.position, b.active as bank_lives, b.aggregate_version as bank_version, b.expires_at as bank_ends,
+               h.active as lives, h.aggregate_version as version, h.message_count as messages
           into v_known
           from (values (p_host)) one(host_id)
           left join afterturn.turn_t g on g.host_id = p_host and g.turn_id = v_turn.turn
@@ -224,6 +224,7 @@ begin
                 then 'ended'
             when v_known.digest = v_turn.digest then 'duplicate'
             when v_known.digest <> v_turn.digest then 'conflict'
+            when v_known.bank_lives and v_known.bank_ends <= v_turn.accepted_at then 'expired'
             when v_turn.begins or (v_known.bank_lives and v_known.lives) then 'accepted'
             else 'unborn' end);
         continue when outcomes[t] <> 'accepted';

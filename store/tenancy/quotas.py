@@ -17,7 +17,7 @@ from store import identity
 from store.authority import refusal_of_call
 from store.database import Database
 from store.database_outage import retry_after_states, state_of
-from store.errors import QuotaExceeded, RateLimited, StoreError
+from store.errors import QuotaExceeded, RateLimited, StoreError, TurnEnded
 from store.log.refusals import translate_refusals
 from store.schema import QUOTA
 
@@ -135,8 +135,16 @@ async def recount_quota(database: Database, host: UUID, now: datetime) -> bool:
         return bool((await connection.execute(RECOUNT, {"host": host, "now": now})).scalar_one())
 
 
+HAS_EXPIRED = "this bank has expired: create it again (POST /api/v1/banks), or change its `expires_at`"
+
+
 def refusal_of(outcome: str) -> StoreError | None:
-    """Return the error of an outcome: `over LIMIT SCOPE ALLOWED SECONDS`, `revoked`, `erased`; None for any other."""
+    """Return the error of an outcome, None for one without.
+
+    Outcomes with an error: `over LIMIT SCOPE ALLOWED SECONDS`, `revoked`, `erased`, and `expired`, for a bank.
+    """
+    if outcome == "expired":
+        return TurnEnded(HAS_EXPIRED)
     if not outcome.startswith("over "):
         return refusal_of_call(outcome)
     _, limit, scope, allowed, wait = outcome.split(" ")

@@ -92,6 +92,37 @@ async def test_a_bank_that_has_ended_answers_nothing_and_is_there_again_with_ano
     assert (await ana.http.patch("/api/v1/banks/trip", json={})).status_code == 422
 
 
+async def test_nothing_new_is_accepted_for_a_bank_that_has_expired_until_it_lives_again(
+    world: World, ana: Tenant, turn: dict[str, Any], at: Callable[[timedelta], str]
+) -> None:
+    await ana.http.post("/api/v1/banks", json={"bank": "trip", "expires_at": at(HOUR)})
+    await ana.http.post("/api/v1/banks", json={"bank": str(UUID(int=9)), "expires_at": at(HOUR)})
+    said = {**turn, "bank": "trip"}
+    assert (await ana.http.post("/api/v1/turns", json=said)).status_code == 201
+    writes: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("turns", {**said, "turn_id": "2"}),
+        ("turns", {**said, "session_id": "other"}),
+        ("memories", {"bank": "trip", "content": "The tent is green"}),
+        ("docs", {"bank": "trip", "content": "The tent is green"}),
+    )
+
+    async def write(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        reply = await ana.http.post(f"/api/v1/{path}", json=body)
+        return reply.status_code, reply.json().get("error", {}).get("code", "")
+
+    world.clock.ahead = 2 * HOUR
+    assert {await write(*one) for one in writes} == {(409, "TURN_ENDED")}
+    batch = await ana.http.post("/api/v1/turns:batch", json={"turns": [writes[0][1], {**turn, "bank": "home"}]})
+    refused, accepted = batch.json()["results"]
+    assert (refused["error"]["code"], accepted["ok"]) == ("TURN_ENDED", True)
+    told = {"action": "retainAgentMemoryUnit", "data": {"bankId": str(UUID(int=9)), "content": "x"}}
+    reply = await ana.http.post("/api/v1/commands", json=told)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (409, "TURN_ENDED")
+    assert (await ana.http.post("/api/v1/banks", json={"bank": "trip"})).status_code == 200
+    assert {(await write(*one))[0] for one in writes} == {201}
+    assert "The tent is green" in await recalled(ana, "green tent", bank="trip")
+
+
 async def test_where_most_of_the_best_have_ended_as_many_results_come_back_as_were_asked_for(
     world: World, ana: Tenant, at: Callable[[timedelta], str]
 ) -> None:
