@@ -7,8 +7,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from embeddings.pace import TokenPace
 from embeddings.readable_text import clean_text, is_latin
 from embeddings.remote import derive_generation
 from embeddings.settings import MODEL_FILE, MOST_DIMENSIONS, EmbeddingSettings, Variant
+from embeddings.token_counts import TokenCounts
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -41,34 +41,6 @@ _MAX_CHARACTERS = 8192
 _HASHED_BYTES = 1_048_576
 #: A vector that is shorter has no direction.
 _SHORTEST = 1e-12
-#: Most cached token counts, about 3 MB.
-_MOST_COUNTS = 32_768
-
-
-class TokenCounts:
-    """A cache of token counts: keeps the last `most` counts by the text's hash, and no text.
-
-    May be called from several threads.
-    """
-
-    def __init__(self, count: Callable[[Sequence[str]], Sequence[int]], most: int = _MOST_COUNTS) -> None:
-        """Start empty; `count` returns the number of tokens of each text that is not in the cache."""
-        self._count = count
-        self._most = most
-        self._known: OrderedDict[int, int] = OrderedDict()
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return each text's number of tokens, in order."""
-        keys = [hash(text) for text in texts]
-        by_key = dict(zip(keys, texts, strict=True))
-        known = {key: tokens for key in by_key if (tokens := self._known.pop(key, None)) is not None}
-        new = {key: text for key, text in by_key.items() if key not in known}
-        if new:
-            known |= dict(zip(new, self._count(list(new.values())), strict=True))
-        self._known.update(known)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
-        return [known[key] for key in keys]
 
 
 class InProcessEmbedder(ABC):

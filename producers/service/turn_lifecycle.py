@@ -16,6 +16,7 @@ from afterturn_client.contract.freshness import Freshness
 from afterturn_client.prompt_questions import shorten_question
 
 from embeddings.protocol import TokenCounter
+from embeddings.token_counts import TokenCounts
 from producers import fair_queue, metrics
 from producers.mcp.bank_memory import BankMemory
 from producers.mcp.settings import TurnMemorySettings
@@ -68,6 +69,8 @@ class TurnLifecycle:
         self._settings = settings
         self._memory = BankMemory(settings.mcp.memory)
         self._intake = intake
+        counter = dependencies.recall_coordinator.counter
+        self._counters = _Counters(counter, TokenCounts(counter.count_tokens))
 
     async def after_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
         """Store a completed turn as `keep_turn` does, and return its answer, with how fresh the bank is."""
@@ -133,11 +136,10 @@ class TurnLifecycle:
             yield
             chosen = choose_history(stored, [*history, *current])
             yield
-            counter = self._dependencies.recall_coordinator.counter
             # Who sends the history keeps it, and a bank that shows no history shows no summary of it.
             earlier = None if history or not limits.recent_context_items else later.without(stored, chosen)
             conversation = _Conversation(history, chosen, current, earlier)
-            return (yield from _trim_to_budget(place, told, conversation, body.max_input_tok, counter))
+            return (yield from _trim_to_budget(place, told, conversation, body.max_input_tok, self._counters))
 
         answer = await run_steps_off_loop(_estimate_effort(kept, [*history, *current]), assemble())
         return answer | {"position": fresh.position, "freshness": asdict(fresh)}
@@ -331,12 +333,19 @@ def _message_of(item: Item) -> NewMessage:
     )
 
 
+class _Counters(NamedTuple):
+    """The counter of the recalled context, and that of the conversation, whose items come back with each turn."""
+
+    recalled: TokenCounter
+    conversation: TokenCounter
+
+
 def _trim_to_budget(
     place: TurnReference,
     told: RecalledContext,
     conversation: _Conversation,
     most: int,
-    counter: TokenCounter,
+    counters: _Counters,
 ) -> Steps[dict[str, Any]]:
     """Return the answer within `most` tokens: the oldest stored history is dropped first, then recalled context.
 
@@ -345,8 +354,10 @@ def _trim_to_budget(
     """
     history, stored, current, earlier = conversation
     around = [*history, *current]
-    tokens = sum((yield from _count_fitting([*around, *told.items()], None, counter)))
-    sizes = yield from _count_fitting(reversed(stored), most - tokens if most else None, counter)
+    recalled = told.items()
+    of_recalled = sum((yield from _count_fitting(recalled, None, counters.recalled)))
+    tokens = of_recalled + sum((yield from _count_fitting(around, None, counters.conversation)))
+    sizes = yield from _count_fitting(reversed(stored), most - tokens if most else None, counters.conversation)
     share = 0
     if earlier is not None and earlier.is_cut(stored[len(stored) - len(sizes) :]):
         share = min(MOST_TOKENS, max(0, most - tokens) // SHARE) if most else MOST_TOKENS
@@ -361,15 +372,16 @@ def _trim_to_budget(
     summary = list[Item]()
     if earlier is not None and share:
         yield
-        summary = _tell_earlier(earlier.before(shown), told, share, counter)
-        tokens += sum(count_tokens(summary, counter))
+        summary = _tell_earlier(earlier.before(shown), told, share, counters.recalled)
+        tokens += sum(count_tokens(summary, counters.recalled))
     while 0 < most < tokens and (less := told.shorter()) is not None:
-        tokens += sum(count_tokens(less.items(), counter)) - sum(count_tokens(told.items(), counter))
-        told = less
+        told, recalled, tokens = less, less.items(), tokens - of_recalled
+        of_recalled = sum(count_tokens(recalled, counters.recalled))
+        tokens += of_recalled
         yield
     return {
         "project": place.project,
-        "input_items": [*told.items(), *history, *summary, *shown, *current],
+        "input_items": [*recalled, *history, *summary, *shown, *current],
         "recall_fact_ids": list(dict.fromkeys(one.fact_id for one in told.facts)),
         "recall_insight_ids": [str(one["id"]) for one in told.insights],
         "context_token_count": tokens,

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Sequence
 
-from embeddings.local import TokenCounts
+from embeddings.token_counts import TokenCounts
 
 
 class Counter:
