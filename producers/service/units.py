@@ -103,8 +103,8 @@ class Revisions:
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
         """Erase what the body names; return the receipt. A large erasure goes on after this returns.
 
-        A repeated request continues it, or finds nothing left. Raises Invalid, NotFound, PermissionDenied;
-        ResourceBusy where it could not be accepted.
+        A repeated request continues it, with what was written since, or finds nothing left. Raises Invalid, NotFound,
+        PermissionDenied; ResourceBusy where it could not be accepted.
         """
         require_write(grant)
         body = parse_body(ErasureBody, asked)

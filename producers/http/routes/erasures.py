@@ -35,7 +35,8 @@ router = APIRouter(prefix="/api/v1", tags=["erasures"])
     **describe_route(
         "Erase a unit, session, document, directive, memory, user or bank permanently",
         "Erases from the log, from every row and from work in progress. An accepted erasure is completed, even if "
-        "processes stop meanwhile. The same request again continues it, or finds nothing left to erase.",
+        "processes stop meanwhile. The same request again continues it, with what was written "
+        "since, or finds nothing left to erase.",
         CallerClass.CHANGER,
         {200: ERASED, 202: ERASING},
         body=ErasureBody,
