@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -71,108 +71,81 @@ erase_app = typer.Typer(
 )
 
 
-@erase_app.command("unit")
-def unit_command(
-    unit_id: Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall with --json.")],
-    *,
-    bank: BankOption = "default",
-    host: HostOption = HOST,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Erase one unit and everything derived from it.
+@dataclass(frozen=True, slots=True)
+class BankedCommand:
+    """A command that erases one thing of a bank: its kind, its argument and its help."""
 
-    **Example:** `afterturn erase unit 0b7c… --bank support`
-    """
-    target = ErasureTarget(Kind.UNIT, bank, unit_id)
-    _erase_target(EraseRequest(target, f"unit {unit_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+    kind: Kind
+    metavar: str
+    argument: str
+    help: str
+    parser: Callable[[str], str] = str
 
 
-@erase_app.command("document")
-def document_command(
-    doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="The document's id.")],
-    *,
-    bank: BankOption = "default",
-    host: HostOption = HOST,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Erase a document: its text, its units and all drawn from them, also after it was forgotten.
-
-    **Example:** `afterturn erase document 7d1e… --bank support`
-    """
-    target = ErasureTarget(Kind.DOCUMENT, bank, doc_id)
-    _erase_target(EraseRequest(target, f"document {doc_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
-
-
-@erase_app.command("directive")
-def directive_command(
-    directive_id: Annotated[str, typer.Argument(metavar="DIRECTIVE_ID", help="The directive's id.")],
-    *,
-    bank: BankOption = "default",
-    host: HostOption = HOST,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Erase a directive with all its versions, also after it was deleted.
-
-    **Example:** `afterturn erase directive 5c2a… --bank support`
-    """
-    target = ErasureTarget(Kind.DIRECTIVE, bank, directive_id)
-    _erase_target(
-        EraseRequest(target, f"directive {directive_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json
-    )
-
-
-@erase_app.command("memory")
-def memory_command(
-    memory_id: Annotated[
-        str, typer.Argument(parser=name_arguments.parse_name, metavar="MEMORY_ID", help="The id of the single memory.")
-    ],
-    *,
-    bank: BankOption = "default",
-    host: HostOption = HOST,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Erase a single memory: all texts that had this id, also after it was deleted.
-
-    **Example:** `afterturn erase memory seat`
-    """
-    target = ErasureTarget(Kind.MEMORY, bank, memory_id)
-    _erase_target(EraseRequest(target, f"memory {memory_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+#: Each is `afterturn erase KIND NAME --bank BANK`.
+BANKED_COMMANDS = (
+    BankedCommand(
+        Kind.UNIT,
+        "UNIT_ID",
+        "The unit's id, from a recall with --json.",
+        "Erase one unit and everything derived from it.\n\n**Example:** `afterturn erase unit 0b7c… --bank support`",
+    ),
+    BankedCommand(
+        Kind.DOCUMENT,
+        "DOC_ID",
+        "The document's id.",
+        "Erase a document: its text, its units and all drawn from them, also after it was forgotten.\n\n"
+        "**Example:** `afterturn erase document 7d1e… --bank support`",
+    ),
+    BankedCommand(
+        Kind.DIRECTIVE,
+        "DIRECTIVE_ID",
+        "The directive's id.",
+        "Erase a directive with all its versions, also after it was deleted.\n\n"
+        "**Example:** `afterturn erase directive 5c2a… --bank support`",
+    ),
+    BankedCommand(
+        Kind.MEMORY,
+        "MEMORY_ID",
+        "The id of the single memory.",
+        "Erase a single memory: all texts that had this id, also after it was deleted.\n\n"
+        "**Example:** `afterturn erase memory seat`",
+        name_arguments.parse_name,
+    ),
+    BankedCommand(
+        Kind.SESSION,
+        "SESSION",
+        "The session id that the agent uses.",
+        "Erase a session: all its turns and its history. A later turn under that name begins a new session.\n\n"
+        "**Example:** `afterturn erase session monday --dry-run`",
+        name_arguments.parse_session,
+    ),
+)
 
 
-@erase_app.command("session")
-def session_command(
-    session: Annotated[
-        str,
-        typer.Argument(
-            parser=name_arguments.parse_session, metavar="SESSION", help="The session id that the agent uses."
-        ),
-    ],
-    *,
-    bank: BankOption = "default",
-    host: HostOption = HOST,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    data: DataOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Erase a session: all its turns and its history. A later turn under that name begins a new session.
+def _add_banked_command(made: BankedCommand) -> None:
+    argument = typer.Argument(parser=made.parser, metavar=made.metavar, help=made.argument)
 
-    **Example:** `afterturn erase session monday --dry-run`
-    """
-    target = ErasureTarget(Kind.SESSION, bank, session)
-    _erase_target(EraseRequest(target, f"session {session}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+    def erase_of_bank(
+        name: Annotated[str, argument],
+        *,
+        bank: BankOption = "default",
+        host: HostOption = HOST,
+        dry_run: DryRunOption = False,
+        yes: YesOption = False,
+        data: DataOption = None,
+        json: JsonOption = False,
+    ) -> None:
+        target = ErasureTarget(made.kind, bank, name)
+        _erase_target(
+            EraseRequest(target, f"{made.kind} {name}", host, bank), data, dry_run=dry_run, yes=yes, json=json
+        )
+
+    erase_app.command(made.kind.value, help=made.help)(erase_of_bank)
+
+
+for one in BANKED_COMMANDS:
+    _add_banked_command(one)
 
 
 @erase_app.command("user")
