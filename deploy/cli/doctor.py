@@ -136,6 +136,7 @@ async def _run_checks(patient: DoctorTarget) -> list[DoctorFinding]:
     found += [*doctor_checks.check_processes(patient), *find_orphaned_databases(patient)]
     for look in (
         doctor_checks.check_postgresql,
+        doctor_checks.check_generation,
         doctor_checks.check_gateways,
         doctor_checks.check_redis,
         doctor_checks.check_api,

@@ -27,13 +27,14 @@ from deploy.local.stack import FILE, Stack
 from deploy.local.wheels import POSTGRES_WHEEL, find_package_folder, find_valkey_server
 from deploy.settings import Settings, find_missing_urls
 from embeddings.errors import EmbeddingError
-from embeddings.protocol import UnderstandsSomeLanguages
+from embeddings.protocol import Embedder, UnderstandsSomeLanguages
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, Variant
 from producers.settings import BrokerSettings
 from store import migrations
 from store.connections import is_local, tls_mode
 from store.database import Database, service_engine
+from store.derived.generations import Generation, read_live
 from store.ledger.circuit_breakers import gate_name, shut_gates
 from store.log.reader import AT_HOME
 from store.settings import DatabaseSettings
@@ -259,6 +260,38 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding
     yield await _check_migrations(url, owner_url, foreign=patient.foreign)
     if home is not None:
         yield doctor_rules.judge_log_stamp(at_home=home, foreign=patient.foreign)
+
+
+async def check_generation(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+    """Check that the model of the settings is the one whose vectors recall compares."""
+    app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
+    if not app or not operator:
+        return
+    settings = patient.settings.embedding if patient.stack is None else patient.stack.embedding
+    database = Database(
+        DatabaseSettings(url=app, operator_url=operator, pool_size=1, transaction_pooling=patient.pooled)
+    )
+    try:
+        live, own = await read_live(database), create_embedder(settings, patient.settings.data)
+    except (*DATABASE_ERRORS, OSError):
+        # Another check reports the problem with the database, or with the model.
+        return
+    finally:
+        await database.close()
+    if live is not None:
+        yield judge_live_model(live, own)
+
+
+def judge_live_model(live: Generation, own: Embedder) -> DoctorFinding:
+    """Return whether the settings' own model is the live one, or what to do."""
+    known = f"{live.model}, {live.dimension} numbers"
+    if live.number == own.generation:
+        return report_ok("vectors", f"of {known}")
+    return report_warning(
+        "vectors",
+        f"recall compares those of {known}; the settings name {own.name}",
+        "`afterturn embeddings build`, then `switch`; or name the live model in `embedding` (docs/models.md)",
+    )
 
 
 async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:

@@ -11,6 +11,8 @@ from starlette.responses import PlainTextResponse
 from structlog.testing import capture_logs
 
 from deploy.components import models
+from deploy.components.doctor_checks import judge_live_model
+from deploy.components.doctor_rules import CheckVerdict
 from deploy.components.models import ModelKeeper
 from embeddings.errors import EmbeddingError, ModelMismatch, OtherModelLive
 from embeddings.protocol import Embedder, pin_model
@@ -21,6 +23,7 @@ from store.derived.generations import (
     begin_build,
     begin_drop,
     read_generations,
+    read_live,
     roll_back,
     switch_to,
 )
@@ -137,6 +140,20 @@ async def test_a_process_that_has_not_the_live_model_says_what_to_do_and_embeds_
     shutil.move(tmp_path / "away", folder)
     await other.look()
     assert (other.wrong(), await dimension(other.embedder)) == ("", 24)
+
+
+async def test_the_doctor_says_whose_vectors_recall_compares_and_what_to_do(
+    start: Start, lonely: Database, tmp_path: Path
+) -> None:
+    first = await start(model_of(tmp_path / "small", 24))
+    other = await start(model_of(tmp_path / "large", 640))
+    live = await read_live(lonely)
+    assert live is not None
+    fine, another = judge_live_model(live, first.own), judge_live_model(live, other.own)
+    assert (fine.verdict, fine.seen) == (CheckVerdict.OK, "of small, 24 numbers")
+    assert another.verdict is CheckVerdict.WARN
+    assert another.seen == "recall compares those of small, 24 numbers; the settings name large"
+    assert "afterturn embeddings build" in another.remedy
 
 
 async def test_another_model_in_the_folder_of_the_live_one_is_not_taken_for_it(start: Start, tmp_path: Path) -> None:
