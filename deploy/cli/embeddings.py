@@ -1,6 +1,6 @@
 """`afterturn embeddings`: change the sentence model while the service runs."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +23,8 @@ from store.derived.generations import (
     switch_to,
 )
 from store.errors import GenerationRefused
+from store.recall.accuracy_check import CheckedQuestion, compare_searches, find_stored_banks
+from store.recall.generation_comparison import ComparedQuestion, compare_generations
 from store.tenancy.call_audit import NO_HOST
 
 #: What to do in each state.
@@ -78,6 +80,67 @@ def build_command(*, data: DataOption = None, as_json: JsonOption = False) -> No
             await embedder.close()
 
     _change(data, "embeddings build", build, as_json=as_json)
+
+
+@embeddings_app.command("compare")
+def compare_command(
+    *,
+    generation: Annotated[
+        int | None, typer.Option(help="Number of the generation (default: the one that is being built).")
+    ] = None,
+    questions: Annotated[int, typer.Option(min=1, max=1000, help="Questions to each bank.")] = 20,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a generation with the live one on sample questions, and its searches with exact ones.
+
+    Stored texts serve as questions. `overlap` is the share of the ten nearest texts that both models have; a low one
+    says that they differ, not which is better. `recall` is the share of the exact ten that a search finds.
+
+    **Example:** `afterturn embeddings compare --questions 50`
+    """
+    stack = find_running_stack(data)
+
+    async def compare(database: Database) -> Mapping[str, Any]:
+        there = await read_generations(database)
+        live, other = _choose_compared(there, generation)
+        shared, checked = list[ComparedQuestion](), list[CheckedQuestion]()
+        for bank in await find_stored_banks(database):
+            shared += await compare_generations(database, bank, live.number, other.number, questions)
+            checked += await compare_searches(database, bank, questions, stack.recall, other.number)
+        return {
+            "live": live.model,
+            "compared": other.model,
+            "questions": len(shared),
+            "overlap": _share(sum(one.shared for one in shared), sum(one.there for one in shared)),
+            "recall": _share(sum(one.found for one in checked), sum(one.there for one in checked)),
+        }
+
+    told = run_on_database(stack, compare)
+    if as_json:
+        print_json(told)
+    else:
+        create_console().print(
+            f"{told['compared']} beside {told['live']}: overlap {told['overlap']}, recall against exact "
+            f"{told['recall']}, of {told['questions']} questions"
+        )
+
+
+def _choose_compared(there: Sequence[Generation], number: int | None) -> tuple[Generation, Generation]:
+    """Return the live generation and the one to compare; exits 1 where there is none."""
+    live = [one for one in there if one.state is GenerationState.LIVE]
+    others = [
+        one
+        for one in there
+        if one not in live and (one.state is GenerationState.BUILDING if number is None else one.number == number)
+    ]
+    if not live or not others:
+        raise exit_with("there is no generation to compare with the live one: `afterturn embeddings status`", 1)
+    return live[0], others[0]
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 3) if whole else None
 
 
 @embeddings_app.command("switch")

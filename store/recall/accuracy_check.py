@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ARRAY, BigInteger, Integer, Text, Uuid, any_, bindparam, func, or_, select
+from sqlalchemy import ARRAY, BigInteger, Integer, SmallInteger, Text, Uuid, any_, bindparam, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -50,6 +50,8 @@ BANKS = (
     .where(_BANK.c.host_id == bindparam("host"), _BANK.c.active, or_(_NAME.is_(None), _BANK.c.bank_name == _NAME))
     .order_by(_BANK.c.bank_id)
 )
+#: The generation that is checked: null for the live one.
+_CHECKED = func.coalesce(bindparam("checked", type_=SmallInteger), LIVE)
 _VECTORS_OF_UNITS = VECTOR.join(_UNIT, same_bank(VECTOR, _UNIT, "unit_id"))
 SAMPLE = (
     select(
@@ -61,7 +63,7 @@ SAMPLE = (
         _UNIT.c["metadata"][inline("tags")].label("tags"),
     )
     .select_from(_VECTORS_OF_UNITS)
-    .where(in_bank(VECTOR), VECTOR.c.generation == LIVE, VECTOR.c.chunk == ZERO, _UNIT.c.active)
+    .where(in_bank(VECTOR), VECTOR.c.generation == _CHECKED, VECTOR.c.chunk == ZERO, _UNIT.c.active)
     .order_by(func.random())
     .limit(bindparam("units", type_=Integer))
 )
@@ -82,7 +84,7 @@ LISTS = select(
         bindparam("bank", type_=Uuid),
         bindparam("units", type_=BigInteger),
         bindparam("read_units", type_=Integer),
-        LIVE,
+        _CHECKED,
     )
 )
 
@@ -130,14 +132,18 @@ async def find_stored_banks(database: Database, name: str | None = None) -> list
 
 
 async def compare_searches(
-    database: Database, bank: StoredBank, units: int, settings: RecallSettings
+    database: Database, bank: StoredBank, units: int, settings: RecallSettings, generation: int | None = None
 ) -> list[CheckedQuestion]:
-    """Return the checks of a sample of the bank's units under every applicable filter; each has its own transaction."""
+    """Return the checks of a sample of the bank's units under every applicable filter; each has its own transaction.
+
+    `generation` is that of the vectors; None: the live one.
+    """
     asked = []
     async with database.tenant(bank.host_id) as connection:
         key = {"host": bank.host_id, "bank": bank.bank_id}
-        sample = [_Unit(*row) for row in await connection.execute(SAMPLE, {**key, "units": units})]
-        lists = await _lists_to_read(connection, bank, settings)
+        asked_for = {**key, "units": units, "checked": generation}
+        sample = [_Unit(*row) for row in await connection.execute(SAMPLE, asked_for)]
+        lists = await _lists_to_read(connection, bank, settings, generation)
     for unit in sample:
         for name, filtered in _applicable_filters(unit, bank.bank_id):
             state = _build_state(bank, unit, filtered, settings, lists)
@@ -148,11 +154,18 @@ async def compare_searches(
     return [one for one in asked if one.there]
 
 
-async def _lists_to_read(connection: AsyncConnection, bank: StoredBank, settings: RecallSettings) -> int:
+async def _lists_to_read(
+    connection: AsyncConnection, bank: StoredBank, settings: RecallSettings, generation: int | None
+) -> int:
     """Return how many lists of the bank's index recall would probe; 0 if it would compare all vectors."""
     if bank.units <= settings.exact_units:
         return 0
-    arguments = {"bank": bank.bank_id, "units": bank.units, "read_units": settings.read_units}
+    arguments = {
+        "bank": bank.bank_id,
+        "units": bank.units,
+        "read_units": settings.read_units,
+        "checked": generation,
+    }
     return (await connection.execute(LISTS, arguments)).scalar_one() or 0
 
 

@@ -39,6 +39,8 @@ async def test_a_model_is_built_made_live_taken_back_and_dropped(stack: Busy) ->
     built = await stack.answer("embeddings", "build")
     [new] = [one for one in built["generations"] if one["model"] == "small"]
     assert (new["dimension"], new["state"], new["complete_at"]) == (24, "building", None)
+    compared = await stack.answer("embeddings", "compare")
+    assert (compared["live"], compared["compared"], compared["questions"]) == ("first", "small", 0)
     early = await stack.run("embeddings", "switch")
     assert (early.exit_code, "texts lack a vector of small" in early.stderr) == (1, True)
     async with stack.opened() as database, database.operator() as connection:

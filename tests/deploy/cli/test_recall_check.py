@@ -18,6 +18,7 @@ from store.recall.accuracy_check import CheckedQuestion
 from store.recall.dense_queries import PLAIN
 from store.recall.settings import RecallSettings
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
+from tests.generations import make_generation_live
 from tests.servers import TestPostgres, TestValkey
 
 UNITS = 60
@@ -44,6 +45,7 @@ async def _embedded(busy: Busy, bank: UUID) -> None:
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         async with database.tenant(HOST_ID) as connection:
             await insert_vectors(connection, HOST_ID, GENERATION, units, vectors)
+        await make_generation_live(database, GENERATION)
     tagged = """update afterturn.agent_memory_unit_t set metadata = '{"tags": ["one"]}' where role = 'user'"""
     await busy.tell(tagged + " returning 1")
 

@@ -15,6 +15,7 @@ from store.derived.generations import begin_build, read_live, roll_back, switch_
 from store.derived.vector_indexes import VectorIndexes
 from store.ledger.stages import Stage
 from store.recall.accuracy_check import compare_searches, find_stored_banks
+from store.recall.generation_comparison import compare_generations
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
@@ -134,6 +135,14 @@ async def test_a_model_is_changed_and_changed_back_under_load_and_no_recall_fail
     await begin_build(world.database, new.own, str(folders[96]))
     await until(is_complete, "the vectors of the new model are made")
     await index()
+    live = await read_live(world.database)
+    assert live is not None
+    [bank] = await find_stored_banks(world.database)
+    same = await compare_generations(world.database, bank, live.number, live.number, 10)
+    other = await compare_generations(world.database, bank, live.number, new.own.generation, 10)
+    assert len(same) == len(other) == 10
+    assert all(one.shared >= one.there - 1 for one in same), "equal texts change places"
+    assert 0 < sum(one.shared for one in other) < sum(one.there for one in other)
     await switch_to(world.database)
     await has_switched(96)
     after = await load.accuracy()

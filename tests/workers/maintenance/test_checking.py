@@ -3,6 +3,7 @@
 from prometheus_client import REGISTRY
 
 from store.recall.settings import RecallSettings
+from tests.generations import make_generation_live
 from tests.workers.maintenance.conftest import Yard
 from workers.maintenance import recall_check_task
 
@@ -19,6 +20,7 @@ async def test_what_is_there_and_what_recall_finds_of_it_is_counted(yard: Yard) 
         insert into afterturn.unit_vector_t
         select host_id, bank_id, unit_id, 0, 1, cast(array_fill(1, array[384]) as public.halfvec)
           from afterturn.agent_memory_unit_t""")
+    await make_generation_live(world.database, 1)
     before = counted("compared"), counted("found")
     large = recall_check_task(world.database, RecallSettings(exact_units=1))
     assert await large.count() == 1
