@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
 
+import numpy as np
 from afterturn_client.contract.freshness import Freshness
+from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.prompt_tokens import ESTIMATE
@@ -58,6 +60,9 @@ MAX_CHARACTERS = 8192
 
 #: Characters of candidates that are ranked in the time in which one character of a text is cut into words.
 RANKED_CHARACTERS = 4
+
+#: Texts whose times are told before other calls have their turn: about two milliseconds.
+TIMED_TEXTS = 4
 
 ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), FactArm(), RecentArm(), PinnedArm())
 #: The parts without which a recall is answered all the same, by the names that `degraded` says.
@@ -170,7 +175,7 @@ class Recaller:
         left = None if room is None else room - standing
         kept, used = await cut_to_budget(best, left, weights, printer, self._counter)
         if state.question.time_words:
-            kept = await run_off_loop(sum(len(one.text) for one in kept), _tell_times, kept)
+            kept = await _tell_times(kept)
         steps.done("budget")
         return RecallAnswer(
             kept,
@@ -226,19 +231,30 @@ class Recaller:
         query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
         ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
 
-        def ranked() -> tuple[Ranking, Sequence[DistinctUnit], Mapping[int, Sequence[int]]]:
+        def scored() -> tuple[CandidatePool, Mapping[str, NDArray[np.float64]]]:
             muted_pool = mute_lines(pool, state.question)
             scores, blind = score_pool(state.found, muted_pool)
             state.degraded += blind
+            return muted_pool, scores
+
+        def ranked() -> tuple[Ranking, Sequence[DistinctUnit]]:
             ranking = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
-            distinct = list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), max(wanted, COMPARED)))
+            return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), max(wanted, COMPARED)))
+
+        def followed() -> Mapping[int, Sequence[int]]:
             said = [] if NEWER in query.without else [(pool.candidates[one.index], one.said_last) for one in distinct]
-            return ranking, distinct, find_successors(said)
+            return find_successors(said)
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
         # The texts of reflections, which are in no index, are analysed.
         analysed = sum(len(candidate.text) for candidate in pool.candidates if candidate.kind == KIND)
-        ranking, distinct, successors = await run_off_loop(state.characters // RANKED_CHARACTERS + analysed, ranked)
+        effort = state.characters // RANKED_CHARACTERS + analysed
+        # Of a pool of ordinary texts each takes milliseconds: other calls have their turn between them.
+        muted_pool, scores = await run_off_loop(effort, scored)
+        await asyncio.sleep(0)
+        ranking, distinct = await run_off_loop(effort, ranked)
+        await asyncio.sleep(0)
+        successors = await run_off_loop(effort, followed)
         state.steps.done("rank")
         kept: Sequence[int] = range(min(wanted, len(distinct)))
         if query.ends_early:
@@ -279,9 +295,14 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
     return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
 
 
-def _tell_times(items: Sequence[Recalled]) -> tuple[Recalled, ...]:
-    """Return the items with the times that their texts name."""
-    return tuple(replace(item, times=resolve_times(item.text, item.occurred_at)) for item in items)
+async def _tell_times(items: Sequence[Recalled]) -> tuple[Recalled, ...]:
+    """Return the items with the times that their texts name; other calls have their turn after every few texts."""
+    told = list[Recalled]()
+    for item in items:
+        told.append(replace(item, times=resolve_times(item.text, item.occurred_at)))
+        if not len(told) % TIMED_TEXTS:
+            await asyncio.sleep(0)
+    return tuple(told)
 
 
 def _end_answer(

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -401,3 +402,35 @@ async def test_after_a_change_of_the_model_an_answer_says_what_has_no_vector_of_
     after = (await memory.ask("Is the tram late?")).freshness
     assert before.embedded == before.position
     assert (after.position, after.embedded < after.position - 1) == (before.position, True)
+
+
+async def test_other_calls_have_their_turn_while_an_answer_is_ranked_and_its_times_are_told(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.say(*(f"We met on {day} March in Ghent." for day in range(1, 13)))
+    turns, at = [0], dict[str, int]()
+
+    async def count_turns() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    for name in ("score_pool", "fuse_scores", "find_successors", "resolve_times"):
+        monkeypatch.setattr(recaller, name, noting(getattr(recaller, name), name, turns, at))
+    counting = asyncio.create_task(count_turns())
+    answer = await memory.ask("When did we meet in Ghent?", k=10)
+    counting.cancel()
+    assert all(item.times for item in answer.items)
+    assert at["score_pool"] < at["fuse_scores"] < at["find_successors"]
+    assert at["resolve_times"] > at["first resolve_times"]
+
+
+def noting(work: Callable[..., Any], name: str, turns: list[int], at: dict[str, int]) -> Callable[..., Any]:
+    """Return the work, which notes the turn in which it was called first and last."""
+
+    def noted(*args: Any, **named: Any) -> Any:
+        at.setdefault(f"first {name}", turns[0])
+        at[name] = turns[0]
+        return work(*args, **named)
+
+    return noted
