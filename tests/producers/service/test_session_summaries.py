@@ -327,6 +327,14 @@ async def test_maintenance_of_a_session_summarises_it_and_says_how_much(
     assert await count_compacted(world, ana) == 1
 
 
+async def test_the_sessions_own_read_shows_every_message_that_a_summary_tells_of(world: World, ana: Tenant) -> None:
+    await talk(ana, 70)
+    await summariser_of(world).summarise(place_of(ana))
+    told = await ana.http.get("/api/v1/sessions/s", params={"messages": 100})
+    assert told.status_code == 200, told.text
+    assert len(told.json()["messages"]) == told.json()["message_count"] == 70
+
+
 @pytest.mark.law("L11")
 async def test_a_listing_tells_topics_people_decisions_and_open_ends_and_nothing_that_is_gone(
     world: World, ana: Tenant
