@@ -332,7 +332,7 @@ async def test_the_sessions_own_read_shows_every_message_that_a_summary_tells_of
     await summariser_of(world).summarise(place_of(ana))
     told = await ana.http.get("/api/v1/sessions/s", params={"messages": 100})
     assert told.status_code == 200, told.text
-    assert len(told.json()["messages"]) == told.json()["message_count"] == 70
+    assert len(told.json()["history"]) == told.json()["messages"] == 70
 
 
 @pytest.mark.law("L11")
