@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo helm docs test live check static laws nightly format clean
+.PHONY: help install demo helm docs pictures test live check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ install: $(STAMP) ## make .venv from the lock file (every other target does it w
 
 demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
 	@$(BIN)/afterturn demo
+
+pictures: $(STAMP) ## the console's pictures of README and docs, taken of the demo's memory
+	@AFTERTURN_PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 -m nightly tests/deploy/lab/demo/test_keep.py
 
 test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not nightly and not live"

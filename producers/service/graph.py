@@ -11,11 +11,14 @@ from afterturn_client.contract.graph import (
     LinkPage,
     Mention,
     MentionPage,
+    Neighbourhood,
     UnitLink,
 )
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from producers.errors import FieldProblem, Invalid
 from producers.service.dependencies import ServiceDependencies
+from producers.service.fields import DefaultBank, Name
 from producers.service.paging import BankPageParameters, ListOrder, Page, read_name
 from store.tenancy.keys import Grant
 
@@ -31,6 +34,18 @@ class CooccurrencesParameters(BankPageParameters):
     """A bank, an entity of the pairs, and the page of them."""
 
     entity_id: UUID | None = Field(None, description="id of an entity: the pairs with it alone")
+
+
+class NeighbourhoodParameters(BaseModel):
+    """A bank, an entity of it by id or name, and how many entities are answered."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bank: DefaultBank = "default"
+
+    entity_id: UUID | None = Field(None, description="id of the entity; left out: that of `name`")
+    name: Name | None = Field(None, repr=False, description="name of the entity, as units say it")
+    limit: int = Field(100, ge=1, le=300, description="entities that the answer holds at most, up to 300")
 
 
 class LinksParameters(BankPageParameters):
@@ -100,6 +115,13 @@ class GraphLists:
         found = await self._graph.cooccurrences(grant.host_id, bank, place, asked.limit + 1, entity=asked.entity_id)
         page = COOCCURRENCES.close(grant.host_id, scope, found, asked.limit)
         return CooccurrencePage(cooccurrences=tuple(page.rows), **_describe_end(page))
+
+    async def neighbourhood(self, grant: Grant, asked: NeighbourhoodParameters) -> Neighbourhood:
+        """Return an entity and those around it. Raises Invalid, NotFound, PermissionDenied."""
+        if (asked.entity_id is None) == (asked.name is None):
+            raise Invalid(FieldProblem("entity_id", "say which entity: entity_id or name, one of them"))
+        bank = await self._dependencies.reach(grant, asked.bank)
+        return await self._graph.around(grant.host_id, bank, asked.limit, entity=asked.entity_id, name=asked.name or "")
 
     async def links(self, grant: Grant, asked: LinksParameters) -> LinkPage:
         """Return a page of links between units. Raises Invalid, PermissionDenied."""

@@ -9,18 +9,36 @@ from datetime import datetime
 from typing import Any, TypeVar, get_args
 from uuid import UUID
 
-from afterturn_client.contract.graph import Cooccurrence, Entity, Mention, UnitLink
+from afterturn_client.contract.graph import Cooccurrence, Entity, Mention, Neighbourhood, UnitLink
 from afterturn_client.contract.shape import Shape
-from sqlalchemy import ColumnElement, FromClause, Select, and_, bindparam, exists, or_, select, tuple_
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+)
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.expiry import bank_lasts, row_lasts
 from store.log.event_data import LinkType
-from store.schema import ENTITY, ENTITY_COOCCUR, LINK, UNIT, UNIT_ENTITY, in_bank, same_bank
+from store.schema import ENTITY, ENTITY_COOCCUR, ENTITY_PROFILE, LINK, UNIT, UNIT_ENTITY, in_bank, same_bank
 
 S = TypeVar("S", bound=Shape)
+#: The most pairs of one answer about the entities around one, and how many pairs are looked through for each entity.
+MOST_PAIRS, SPARE = 1000, 4
 LINK_TYPES = frozenset(get_args(LinkType))
 #: The ids that order a row of a list.
 Place = tuple[Any, ...]
@@ -120,6 +138,41 @@ LINKS = (
 )
 
 
+# The names of the same entity; the one that units mention most stands for them.
+_NAMED, _ALIAS = ENTITY_PROFILE.alias("named"), ENTITY_PROFILE.alias("a")
+_FOLDED = func.afterturn.folded(bindparam("name", type_=Text))
+ENTITY_OF_NAME = (
+    select(_ALIAS.c.entity_id)
+    .join_from(_NAMED, _ALIAS, and_(same_bank(_ALIAS, _NAMED), _ALIAS.c.canonical_id == _NAMED.c.canonical_id))
+    .where(in_bank(_NAMED), _NAMED.c.stem == func.split_part(_FOLDED, " ", 1), _NAMED.c.folded == _FOLDED)
+    .order_by(_ALIAS.c.mentions.desc(), _ALIAS.c.entity_id)
+    .limit(1)
+)
+_STRONGEST = (_PAIR.cooccur_count.desc(), _PAIR.entity_id_1, _PAIR.entity_id_2)
+_ASKED: ColumnElement[UUID] = bindparam("entity")
+# The strongest pairs are taken first: an entity may have tens of thousands, each looked up among living units.
+_OF_ONE = (
+    select(_PAIR.entity_id_1, _PAIR.entity_id_2)
+    .where(in_bank(ENTITY_COOCCUR), or_(_PAIR.entity_id_1 == _ASKED, _PAIR.entity_id_2 == _ASKED))
+    .order_by(*_STRONGEST)
+    .limit(bindparam("most", type_=Integer))
+    .subquery("of_one")
+)
+STRONGEST_PAIRS = (
+    COOCCURRENCES.where(_PAIR.entity_id_1 == _OF_ONE.c.entity_id_1, _PAIR.entity_id_2 == _OF_ONE.c.entity_id_2)
+    .order_by(None)
+    .order_by(*_STRONGEST)
+)
+_AMONG = bindparam("ids", type_=ARRAY(Uuid))
+ENTITIES_BY_ID = ENTITIES.where(_ENTITY.entity_id == any_(_AMONG))
+PAIRS_AMONG = (
+    COOCCURRENCES.where(_PAIR.entity_id_1 == any_(_AMONG), _PAIR.entity_id_2 == any_(_AMONG))
+    .order_by(None)
+    .order_by(*_STRONGEST)
+    .limit(MOST_PAIRS)
+)
+
+
 class Graph:
     """Reads the entities and links of banks; the lists of an unknown bank are empty."""
 
@@ -182,6 +235,32 @@ class Graph:
         named = (("from_unit_id", first), ("to_unit_id", second), ("link_type", kind))
         query = LINKS.where(*(_LINK[name] == bindparam(name) for name, _ in named))
         return _take_one(await self._read(UnitLink, query, host, bank, **dict(named)), "link")
+
+    async def around(
+        self, host: UUID, bank: str, limit: int, *, entity: UUID | None = None, name: str = ""
+    ) -> Neighbourhood:
+        """Return an entity, given by id or name, with at most `limit` - 1 that occur with it most. Raises NotFound."""
+        middle = entity or await self._find_entity(host, bank, name)
+        if middle is None:
+            raise NotFound("no such entity")
+        # Pairs whose units have all ended are taken, too, and left out: more are asked for than are shown.
+        pairs = await self._read(Cooccurrence, STRONGEST_PAIRS, host, bank, entity=middle, most=SPARE * limit)
+        beside = [pair.entity_id_1 if pair.entity_id_2 == middle else pair.entity_id_2 for pair in pairs]
+        ids = [middle, *beside[: limit - 1]]
+        place = {one: n for n, one in enumerate(ids)}
+        found = await self._read(Entity, ENTITIES_BY_ID, host, bank, ids=ids)
+        shown = sorted(found, key=lambda one: place[one.entity_id])
+        if not shown or shown[0].entity_id != middle:
+            raise NotFound("no such entity")
+        among = await self._read(Cooccurrence, PAIRS_AMONG, host, bank, ids=[one.entity_id for one in shown])
+        whole = len(beside) < limit and len(pairs) < SPARE * limit
+        return Neighbourhood(entity_id=middle, entities=tuple(shown), cooccurrences=tuple(among), whole=whole)
+
+    async def _find_entity(self, host: UUID, bank: str, name: str) -> UUID | None:
+        async with self._database.tenant(host) as connection:
+            asked = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock(), "name": name}
+            found: UUID | None = (await connection.execute(ENTITY_OF_NAME, asked)).scalar()
+            return found
 
     async def _read(
         self, shape: type[S], query: Select[*tuple[Any, ...]], host: UUID, bank: str, **asked: object

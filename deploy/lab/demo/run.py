@@ -41,13 +41,17 @@ POLL_SECONDS = 0.25
 Advance = Callable[[], None]
 
 
-def play_demo(data: DemoData, progress: Progress) -> DemoOutcome:
-    """Run the whole demo on a private stack and return its outcome."""
+def play_demo(data: DemoData, progress: Progress, show: Callable[[Stack, DemoOutcome], None]) -> DemoOutcome:
+    """Run the whole demo on a private stack, have its outcome shown while the stack still runs, and return it."""
     began = time.monotonic()
-    starting = progress.add_task("starting PostgreSQL, Valkey, API, workers", total=1)
-    with run_private_stack(name="demo") as stack:
-        progress.advance(starting)
-        return asyncio.run(_play_on_stack(data, stack, progress, began))
+    with progress:
+        starting = progress.add_task("starting PostgreSQL, Valkey, API, workers", total=1)
+        with run_private_stack(name="demo") as stack:
+            progress.advance(starting)
+            outcome = asyncio.run(_play_on_stack(data, stack, progress, began))
+            progress.stop()
+            show(stack, outcome)
+            return outcome
 
 
 def create_progress_bar(console: Console) -> Progress:

@@ -396,6 +396,13 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("GET", f"/api/v1/cooccurrences?entity_id={t.things.entity}&bank={_quote_bank(t)}"),
         by_id=True,
     ),
+    "GET /api/v1/neighbourhood of an entity": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/neighbourhood?entity_id={t.things.entity}&bank={_quote_bank(t)}"),
+        by_id=True,
+    ),
+    "GET /api/v1/neighbourhood of a name": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/neighbourhood?name={quote(t.speaker)}&bank={_quote_bank(t)}")
+    ),
     "GET /api/v1/links of a unit": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/links?unit_id={t.things.unit}&bank={_quote_bank(t)}"), by_id=True
     ),

@@ -6,6 +6,7 @@ import { Named } from "./core/format.js";
 import { linkTo, showContent, useAddress, useContentShown } from "./core/hooks.js";
 import { Chip, Empty, Failure, Guarded, Loading, Page } from "./core/parts.js";
 import { LANGUAGES, chooseLanguage, language, t } from "./core/texts.js";
+import { Around } from "./pages/around.js";
 import { Audit } from "./pages/audit.js";
 import { Bank } from "./pages/bank.js";
 import { Doctor } from "./pages/doctor.js";
@@ -39,6 +40,7 @@ const PAGES = {
   recall: { view: Recall, under: "recall", needs: "tenant" },
   people: { view: People, under: "people", needs: "tenant" },
   person: { view: Person, under: "people", needs: "tenant" },
+  around: { view: Around, under: "people", needs: "tenant" },
   work: { view: Work, under: "work", needs: "operator", stays: true },
   job: { view: Job, under: "work", needs: "operator" },
   now: { view: Now, under: "now", needs: "operator" },

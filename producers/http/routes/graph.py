@@ -2,13 +2,26 @@
 
 from typing import Annotated
 
-from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
+from afterturn_client.contract.graph import (
+    CooccurrencePage,
+    Entity,
+    EntityPage,
+    LinkPage,
+    MentionPage,
+    Neighbourhood,
+    UnitLink,
+)
 from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier, read_parameters
-from producers.service.graph import CooccurrencesParameters, LinksParameters, MentionsParameters
+from producers.service.graph import (
+    CooccurrencesParameters,
+    LinksParameters,
+    MentionsParameters,
+    NeighbourhoodParameters,
+)
 from producers.service.paging import BankPageParameters
 from store.errors import NotFound
 
@@ -77,6 +90,22 @@ async def list_mentions(request: Request, call: TenantCall) -> Response:
 async def list_cooccurrences(request: Request, call: TenantCall) -> Response:
     asked = read_parameters(request, CooccurrencesParameters)
     return json_response(await call.memory.graph.cooccurrences(call.grant, asked))
+
+
+@router.get(
+    "/neighbourhood",
+    **describe_route(
+        "Get the entities around one",
+        "An entity, those that occur with it most often, and the pairs among them. Workers count them.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the entities and pairs", (Neighbourhood,))},
+        query=NeighbourhoodParameters,
+        fails=(NotFound,),
+    ),
+)
+async def get_neighbourhood(request: Request, call: TenantCall) -> Response:
+    asked = read_parameters(request, NeighbourhoodParameters)
+    return json_response(await call.memory.graph.neighbourhood(call.grant, asked))
 
 
 @router.get(

@@ -187,3 +187,41 @@ async def test_a_history_is_cut_where_its_messages_have_four_megabytes(ana: Tena
         await do(ana, "appendAgentSessionHistory", sessionId=session, messages=long)
     read = await get(ana, f"sessions/{session}", **HERE)
     assert (len(read["history"]), read["has_more"], read["messages"]) == (20, True, 22)
+
+
+async def test_the_entities_around_one_are_read_by_its_id_and_by_its_name(world: World, ana: Tenant) -> None:
+    units, entities = await fill(world, ana)
+    around = await get(ana, "neighbourhood", **HERE, entity_id=entities[3])
+    assert around["entities"][0]["entity_id"] == around["entity_id"] == entities[3]
+    assert sorted(one["entity_id"] for one in around["entities"]) == entities
+    assert (len(around["cooccurrences"]), around["whole"]) == (10, True)
+    few = await get(ana, "neighbourhood", **HERE, entity_id=entities[3], limit=3)
+    ids = {one["entity_id"] for one in few["entities"]}
+    assert (len(ids), few["whole"]) == (3, False)
+    assert {ids >= {pair["entity_id_1"], pair["entity_id_2"]} for pair in few["cooccurrences"]} == {True}
+    named = await get(ana, "neighbourhood", **HERE, name="LEA ROTH")
+    assert named["entities"][0]["name"] == "Lea Roth"
+    for wrong in ({}, {"name": "Lea Roth", "entity_id": entities[0]}, {"name": "Lea Roth", "limit": 301}):
+        await get(ana, "neighbourhood", 422, **HERE, **wrong)
+    await get(ana, "neighbourhood", 404, **HERE, name="Nobody")
+    other = await world.tenant()
+    await do(other, "createAgentMemoryBank")
+    await get(other, "neighbourhood", 404, **HERE, entity_id=entities[3])
+    for unit in units:
+        await do(ana, "deleteAgentMemoryUnit", unitId=unit)
+    await get(ana, "neighbourhood", 404, **HERE, entity_id=entities[3])
+
+
+async def test_the_strongest_of_those_around_one_come_first(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    made = [(await do(ana, "createAgentMemoryEntity", canonicalName=name))["entityId"] for name in NAMES]
+    for n, beside in enumerate(made[1:], start=1):
+        for turn in range(n):
+            text = f"The violin number {n} {turn} is in the attic."
+            unit = (await do(ana, "retainAgentMemoryUnit", content=text))["unitId"]
+            for entity in (made[0], beside):
+                await do(ana, "linkAgentMemoryUnitEntity", unitId=unit, entityId=entity)
+    await count(world, ana)
+    around = await get(ana, "neighbourhood", **HERE, entity_id=made[0], limit=4)
+    assert [one["entity_id"] for one in around["entities"]] == [made[0], *made[:1:-1]]
+    assert [one["count"] for one in around["cooccurrences"]] == [4, 3, 2]

@@ -229,7 +229,8 @@ async def call_commands(world: World, caller: Caller) -> None:
     await caller(200, "GET", f"{V1}/entities/{entities[0]}", **bank)
     await caller(200, "GET", f"{V1}/mentions", **bank)
     await count_pairs(world, caller, place["bankId"])
-    await caller(200, "GET", f"{V1}/cooccurrences", **bank)
+    pairs = await caller(200, "GET", f"{V1}/cooccurrences", **bank)
+    await caller(200, "GET", f"{V1}/neighbourhood", **bank, entity_id=pairs["cooccurrences"][0]["entity_id_1"])
     portal = {"host": "lightapi.net", "service": "genai", "version": "0.1.0"}
     await caller(200, "POST", "/portal/command", {**portal, "action": "createAgentMemoryBank", "data": place})
 

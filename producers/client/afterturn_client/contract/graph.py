@@ -121,3 +121,17 @@ class LinkPage(Shape):
     """asks for the next page of the same list; null on the last"""
     has_more: bool
     """whether there is a next page"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbourhood(Shape):
+    """The entities that occur together with one, and how they occur with each other."""
+
+    entity_id: UUID
+    """id of the entity in the middle"""
+    entities: tuple[Entity, ...]
+    """that entity first, then the others, those that occur with it most often first"""
+    cooccurrences: tuple[Cooccurrence, ...]
+    """pairs of these entities, those that occur together most often first, up to 1000"""
+    whole: bool
+    """whether every entity that occurs with it is there"""

@@ -83,6 +83,7 @@ export const forgetUnit = (bank, id) => call("DELETE", unitPath(id), { query: { 
 export const eraseUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, erase: true } });
 export const listUsers = (query) => call("GET", `${V1}/users`, { query });
 export const getProfile = (query) => call("GET", `${V1}/profile`, { query });
+export const getNeighbourhood = (query) => call("GET", `${V1}/neighbourhood`, { query });
 export const recall = (body) => call("POST", `${V1}/recall`, { body });
 
 export const previewErasure = (body) => call("POST", `${V1}/erasures/preview`, { body });

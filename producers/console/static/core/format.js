@@ -3,7 +3,9 @@
 import { html } from "../vendor/htm-preact.js";
 import { language } from "./texts.js";
 
-const MOMENT = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" });
+// Of the browser's own places, the one that speaks the chosen language: English dates are not the same everywhere.
+const place = navigator.languages.find((one) => one.split("-")[0] === language) || language;
+const MOMENT = new Intl.DateTimeFormat(place, { dateStyle: "medium", timeStyle: "short" });
 const NUMBER = new Intl.NumberFormat(language);
 const SCORE = new Intl.NumberFormat(language, { minimumFractionDigits: 3, maximumFractionDigits: 3 });
 const MS = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });

@@ -39,10 +39,10 @@ export function Audit({ query }) {
 
 const describe = (one) => [
   html`<${Moment} at=${one.at} />`,
-  html`<code class="id">${one.operation}</code>`,
+  html`<code class="operation">${one.operation}</code>`,
   one.door,
   one.tenant ? html`<${Named} name=${one.tenant} />` : html`<span class="quiet">–</span>`,
   one.key_label ? html`<${Named} name=${one.key_label} />` : one.key_id ? html`<code class="id">${one.key_id.slice(0, 8)}</code>` : html`<${Said} text=${one.actor || "–"} most=${80} />`,
   one.code ? html`<${Chip} kind="status-dead">${one.code}<//>` : html`<${Chip} kind="good">${one.status ?? "–"}<//>`,
-  t("recall.ms", { n: ms(one.took_ms) }),
+  html`<span class="nowrap">${t("recall.ms", { n: ms(one.took_ms) })}</span>`,
 ];

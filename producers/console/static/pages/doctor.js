@@ -19,8 +19,8 @@ export function Doctor() {
       <ul class="findings framed">
         ${[...findings].sort((one, other) => ORDER.indexOf(one.verdict) - ORDER.indexOf(other.verdict)).map((one) => html`<li>
           <${Chip} kind=${KINDS[one.verdict]}>${t(`doctor.${one.verdict}`)}<//>
+          <p class="strong">${one.subject}</p>
           <div>
-            <p class="strong">${one.subject}</p>
             <p><${Said} text=${one.seen} most=${400} /></p>
             ${one.remedy && html`<p class="remedy"><span class="quiet">${t("doctor.remedy")}</span> <${Said} text=${one.remedy} most=${400} /></p>`}
           </div>

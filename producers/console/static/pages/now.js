@@ -80,7 +80,7 @@ function Figures({ status, workers, health, samples }) {
       <div><dt>${t("now.oldest")}</dt><dd>${status.undone ? age(status.oldest_undone_s) : "–"}</dd></div>
     </dl>
     ${[...Object.entries(health.failing).map(([part, why]) => `${part}: ${why}`), ...health.reasons].map(
-      (reason) => html`<p class="note">${reason}</p>`,
+      (reason) => html`<p class="note warn">${reason}</p>`,
     )}
     <section class="spaced">
       <h2>${t("now.stages")}</h2>

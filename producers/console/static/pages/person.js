@@ -12,30 +12,31 @@ const PAGE = 50;
 export function Person({ query: { user_id, name, bank } }) {
   return html`<${Page} title=${html`<${Named} name=${user_id || name} />`}
     crumbs=${[{ text: t("people.title"), to: linkTo("people") }]}>
-    <${Gate}><${Profile} asked=${user_id ? { user_id } : { name, bank }} /><//>
+    <${Gate}><${Profile} asked=${user_id ? { user_id } : { name, bank }} bank=${bank} /><//>
   <//>`;
 }
 
-const Profile = ({ asked }) => html`<${Paged}
+const Profile = ({ asked, bank }) => html`<${Paged}
   load=${(cursor) => getProfile({ ...asked, history: true, limit: PAGE, cursor })}
   keys=${[JSON.stringify(asked)]}
-  rows=${(found) => (found.facts.length ? [html`<${Known} found=${found} />`] : [])}
+  rows=${(found) => (found.facts.length ? [html`<${Known} found=${found} bank=${bank || found.facts[0].bank} />`] : [])}
   empty=${html`<${Empty} title=${t("person.nofacts")} help=${t("person.nofacts.help")} />`}
 />`;
 
-const Known = ({ found }) => html`
+const Known = ({ found, bank }) => html`
   ${found.names.length > 0 &&
   html`<p class="chips spaced">${t("person.names")}: ${found.names.map((one) => html`<${Chip}><${Named} name=${one} /><//> `)}</p>`}
   <h2>${t("person.facts")}</h2>
-  ${found.facts.map((fact) => html`<${Fact} fact=${fact} />`)}
+  <div class="framed rows">${found.facts.map((fact) => html`<${Fact} fact=${fact} />`)}</div>
   ${found.beside.length > 0 &&
   html`<h2 class="spaced">${t("person.beside")}</h2>
     <p class="chips">${found.beside.map(
-      (one) => html`<${Chip}><${Named} name=${one.name} /> · ${t("person.units", { n: number(one.units) })}<//> `,
-    )}</p>`}
+      (one) => html`<a class="chip" href=${linkTo("around", { bank, name: one.name })}><${Named} name=${one.name} /> · ${t("person.units", { n: number(one.units) })}</a> `,
+    )}</p>
+    <p class="spaced"><a class="button" href=${linkTo("around", { bank, name: found.names[0] })}>${t("around.link")}</a></p>`}
 `;
 
-const Fact = ({ fact }) => html`<article class="card">
+const Fact = ({ fact }) => html`<article>
   <p class="unit-text"><${Said} text=${fact.text} most=${1000} /></p>
   <p class="meta">
     <${Chip} kind="accent">${fact.key}<//>

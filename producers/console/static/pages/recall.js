@@ -202,7 +202,7 @@ function Why({ explain }) {
       label=${t("recall.why")}
       columns=${[t("recall.arm"), t("recall.raw"), t("recall.weight"), t("recall.share"), t("recall.rank")]}
       rows=${found.map((arm) => [
-        html`<span class=${`dot arm-${place(arm.name)}`}></span> ${arm.name}`,
+        html`<span class="nowrap"><span class=${`dot arm-${place(arm.name)}`}></span> ${arm.name}</span>`,
         score(arm.score),
         score(arm.weight),
         html`<strong>${score(arm.share)}</strong>`,
