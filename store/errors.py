@@ -30,6 +30,7 @@ StoreError
 │   ├── ConcurrencyError    another writer wrote that version of the aggregate
 │   ├── VersionGap          the version before this one is not in the log
 │   └── MissingParent       the aggregate that the event belongs to was never created
+├── SnapshotRefused     a snapshot is not made or taken in as asked
 ├── RestoredElsewhere   the log was written by another cluster and is not stamped for this one yet
 └── ReplayError         the log could not be replayed or swapped in as asked
 """
@@ -204,6 +205,10 @@ class MissingParent(EventRefused):
     """The aggregate that the event belongs to was never created."""
 
     why = "the aggregate it belongs to was never created; append that one's first event before"
+
+
+class SnapshotRefused(StoreError):
+    """A snapshot is not made or taken in as asked; the text says what to do instead."""
 
 
 class RestoredElsewhere(StoreError):

@@ -826,6 +826,45 @@ ERASURE = Table(
     Index("erasure_parts", "host_id", "parent_id", postgresql_where=text("parent_id is not null")),
 )
 
+#: Snapshots of a tenant's log, made or taken in: what each held, how far it came, and its counts; no content.
+SNAPSHOT = Table(
+    "snapshot_t",
+    METADATA,
+    Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
+    Column("snapshot_id", Uuid, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False, server_default="running"),
+    #: the parts that it holds, by the names of the policy (store/snapshot/policy.py)
+    Column("parts", ARRAY(Text), nullable=False),
+    #: ids of the banks that it holds; null: every bank
+    Column("banks", ARRAY(Uuid)),
+    Column("masked", Boolean, nullable=False, server_default=text("false")),
+    #: whether an operator overrode that production exports no history
+    Column("overridden", Boolean, nullable=False, server_default=text("false")),
+    #: whether an import only checks
+    Column("dry_run", Boolean, nullable=False, server_default=text("false")),
+    #: of an import: the snapshot that is taken in, and the tenant that it is of
+    Column("source_id", Uuid),
+    Column("source_host", Uuid),
+    #: of an import: whether the digests of turns were made with this tenant's key
+    Column("keeps_digests", Boolean, nullable=False, server_default=text("false")),
+    #: of an export: the log below this commit and up to this position
+    Column("xid", Xid8),
+    Column("head", BigInteger, nullable=False, server_default=text("0")),
+    #: of an export: the last position that was read; of an import: the number of events that were taken
+    Column("place", BigInteger, nullable=False, server_default=text("0")),
+    Column("counts", JSONB, nullable=False, server_default="{}"),
+    #: the key of an export's marks; null once it is done
+    Column("mark_key", LargeBinary),
+    #: the operator's account, or the label of the operator's key
+    Column("made_by", Text, nullable=False),
+    Column("started_at", TIME, nullable=False),
+    Column("updated_at", TIME, nullable=False),
+    Column("finished_at", TIME),
+    CheckConstraint("kind in ('export', 'import')"),
+    CheckConstraint("status in ('running', 'deriving', 'done')"),
+)
+
 #: Audit of calls to external services: what was called and how it ended, without content.
 AUDIT_EVENT = Table(
     "audit_event_t",

@@ -183,6 +183,7 @@ def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
             owned.clock,
             sealer=Sealer(sealing_keys(settings.gateway.sealing_keys)),
             installation=ProcessInstallation(loaded),
+            environment=settings.environment,
         ),
         issuers=issuers if settings.api.mcp.issuers else None,
         fair=owned.fair,

@@ -197,6 +197,11 @@ COMMANDS: Mapping[str, Command] = {
         "Data",
         "Erase a user, a bank, or something in it permanently, with a receipt of what was and was not reached.",
     ),
+    "snapshot": Command(
+        "deploy.cli.snapshot:snapshot_app",
+        "Data",
+        "Export a tenant's memory to a file, import it into another deployment, list what was done.",
+    ),
     "generate": Command(
         "deploy.cli.generate:generate_command",
         "Data",

@@ -24,13 +24,16 @@ from afterturn_client.transport import check_base_url, check_way, key_options, o
 from deploy.cli.existence import describe_missing
 from deploy.cli.operator_command import exit_on_outage, read_operator_name, with_database
 from deploy.cli.output import exit_with
+from deploy.cli.running_stack import read_settings
 from deploy.local.stack import Stack
 from deploy.notices import print_notice, replace_unprintable
 from store.clock import DatabaseClock
 from store.database import Database
 from store.tenancy.call_audit import NO_HOST, AuditedCall, CallAudit, Interface
 from store.tenancy.operator_keys import Operator
+from store.tenancy.sealing import Sealer
 from store.tenancy.tokens import OPERATOR_PREFIX
+from workers.settings import sealing_keys
 
 S = TypeVar("S", bound=Shape)
 
@@ -133,7 +136,9 @@ class OperatorApi:
                     raise
                 print_notice(f"{self._base} does not answer ({error}): its database is asked")
                 self._on_database = True
-        return asyncio.run(with_database(self._stack, lambda database: _serve(database, method, path, body, query)))
+        return asyncio.run(
+            with_database(self._stack, lambda database: _serve(database, self._stack, (method, path), body, query))
+        )
 
     def _send(self, method: str, path: str, body: Any, query: dict[str, Any]) -> _Answer:
         try:
@@ -212,14 +217,15 @@ class _Trusted:
         return Operator(NO_HOST, makes_keys=True, name=read_operator_name())
 
 
-async def _serve(database: Database, method: str, path: str, body: Any, query: dict[str, Any]) -> _Answer:
+async def _serve(database: Database, stack: Stack, route: tuple[str, str], body: Any, query: dict[str, Any]) -> _Answer:
     """Answer one request by the operators' routes in this process, and audit a change."""
     # Imported only now: a command that has a key needs no server.
     from producers.http.error_responses import describe_error, error_to_wire  # noqa: PLC0415
     from producers.http.local_operator import open_local_routes  # noqa: PLC0415
 
-    clock, begun = await DatabaseClock.asked(database), time.monotonic()
-    routes = open_local_routes(database, clock, _Trusted())
+    (method, path), clock, begun = route, await DatabaseClock.asked(database), time.monotonic()
+    sealer = Sealer(sealing_keys(stack.gateway_sealing_keys))
+    routes = open_local_routes(database, clock, _Trusted(), sealer=sealer, environment=read_settings().environment)
     at, answer, code = clock(), _Answer(500, None), None
     try:
         transport = httpx.ASGITransport(routes)

@@ -3,20 +3,15 @@
 import asyncio
 import hashlib
 import os
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
 import platformdirs
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import make_url
 
 from deploy.api.__main__ import main as run_api
@@ -31,6 +26,7 @@ from deploy.cli.plugin_environment import (
     plugin_address,
 )
 from deploy.cli.processes import ConfigOption, check_settings, config_arguments
+from deploy.cli.row_progress import show_progress
 from deploy.cli.times import parse_duration
 from deploy.notices import print_notice, replace_unprintable
 from producers.cutover.backfill import PATIENCE_S, Backfill
@@ -48,8 +44,6 @@ from store.text.redaction import Redaction
 
 #: Seconds that one request to the plugin may take where MEMORY_PLUGIN_TIMEOUT is not set.
 TIMEOUT = "10s"
-#: Seconds between two lines about how far it is, where no terminal shows it.
-TELL_EVERY_S = 10.0
 
 RedactionOption = Annotated[
     Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
@@ -135,7 +129,7 @@ def backfill_command(
 
     async def copy(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
         checkpoint = None if dry_run else _open_checkpoint(state, only, restart=restart)
-        with _show_progress() as advance:
+        with show_progress() as advance:
             run = Backfill(
                 source,
                 tree,
@@ -293,35 +287,3 @@ def _open_checkpoint(state: Path | None, workspace: str | None, *, restart: bool
 
 def _print_line(line: str) -> None:
     print(replace_unprintable(line), flush=True)
-
-
-@contextmanager
-def _show_progress() -> Iterator[Callable[[int, int], None]]:
-    """Show progress and the remaining time: a bar in a terminal, else a line every few seconds."""
-    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-    columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("rows", total=None)
-        yield partial(_advance_progress, progress, task, _Pace())
-
-
-class _Pace:
-    """Decides when a line of progress is due."""
-
-    def __init__(self) -> None:
-        self.began = self.printed = time.monotonic()
-
-    def line(self, done: int, total: int) -> str | None:
-        """Return a progress line when one is due, else None."""
-        now = time.monotonic()
-        if now - self.printed < TELL_EVERY_S:
-            return None
-        self.printed = now
-        left_s = (now - self.began) / done * (total - done)
-        return f"{done:,} of {total:,} rows, about {timedelta(seconds=round(left_s))} left"
-
-
-def _advance_progress(progress: Progress, task: Any, pace: _Pace, done: int, total: int) -> None:
-    progress.update(task, completed=done, total=total)
-    if progress.disable and (line := pace.line(done, total)):
-        print_notice(line)

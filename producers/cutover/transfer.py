@@ -4,14 +4,14 @@ The first line names the format, the last one the number of memories, so that a 
 It has callers' vectors, and ends and metadata of namespaces, where the plugin has the capability `export`.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 from uuid import UUID
 
 from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappable
-from producers.cutover.errors import GaveUp, UnusableFile
+from producers.cutover.errors import GaveUp
+from producers.cutover.lines import check_lines, parse_line, write_line
 from producers.cutover.listing import list_memories
 from producers.perimeter.client import PluginClient, build_body
 from producers.perimeter.errors import InvalidCall, PerimeterError
@@ -22,8 +22,6 @@ from store.off_loop import run_off_loop
 from store.text.redaction import Redaction
 
 FORMAT = "afterturn-plugin-export-1"
-#: Most bytes of a line.
-LONGEST_LINE = 16_777_216
 
 
 @dataclass
@@ -53,7 +51,7 @@ async def export_memories(
     the errors of the plugin's client.
     """
     namespaces = await _namespaces_of(tree, say)
-    _write_line(out, {"format": FORMAT, "contract": VERSION})
+    write_line(out, {"format": FORMAT, "contract": VERSION})
     count, cut_off = 0, list[str]()
     for name, kind in namespaces.items():
         listing = await list_memories(plugin, name, export=True)
@@ -62,14 +60,14 @@ async def export_memories(
             say(f"[cut] ns={name} has more memories than the plugin lists (no capability cursor)")
         if listing.namespace is not None:
             told = listing.namespace.model_dump(mode="json", exclude={"name", "created_at"}, exclude_none=True)
-            _write_line(out, {"namespace": name, **told})
+            write_line(out, {"namespace": name, **told})
         elif listing.memories:
-            _write_line(out, {"namespace": name, "kind": kind})
+            write_line(out, {"namespace": name, "kind": kind})
         for memory in sorted(listing.memories.values(), key=lambda one: (one.created_at, one.id)):
             content = await run_off_loop(len(memory.content), sanitise_content, memory.content, redaction)
-            _write_line(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
+            write_line(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
             count += 1
-    _write_line(out, {"end": count, "cut_off": cut_off})
+    write_line(out, {"end": count, "cut_off": cut_off})
     return count, len(cut_off)
 
 
@@ -83,36 +81,9 @@ async def _namespaces_of(tree: WorkspaceTree, say: Say) -> dict[str, NamespaceKi
     return found
 
 
-def _write_line(out: BinaryIO, line: dict[str, Any]) -> None:
-    out.write(json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n")
-
-
 def check_export(lines: Iterable[bytes]) -> int:
     """Read a whole export and return how many memories it has. Raises UnusableFile for one that is cut off."""
-    count, end = 0, None
-    for number, line in enumerate(lines, 1):
-        kept = _parse_line(line, number)
-        if (number == 1) != (kept.get("format") == FORMAT):
-            raise UnusableFile(f"line {number}: this is no export of memories ({FORMAT})")
-        if end is not None:
-            raise UnusableFile(f"line {number}: a line follows the last one, which counts the memories: export again")
-        count += "memory" in kept
-        end = kept.get("end")
-    if end != count:
-        raise UnusableFile(
-            f"the export is cut off: it has {count} memories and no last line that counts them: export again"
-        )
-    return count
-
-
-def _parse_line(line: bytes, number: int) -> dict[str, Any]:
-    try:
-        kept = json.loads(line) if len(line) <= LONGEST_LINE else None
-    except (ValueError, RecursionError):
-        kept = None
-    if not isinstance(kept, dict):
-        raise UnusableFile(f"line {number}: it is no JSON object of at most {LONGEST_LINE} bytes")
-    return kept
+    return check_lines(lines, FORMAT, lambda kept: "memory" in kept, "memories")
 
 
 @dataclass
@@ -138,7 +109,7 @@ class Import:
 
     def _parse_lines(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, 1):
-            yield _parse_line(line, number)
+            yield parse_line(line, number)
 
     async def _make_namespace(self, retry: OutageRetry, kept: dict[str, Any]) -> bool:
         name = str(kept["namespace"])

@@ -26,6 +26,7 @@ from producers.http.routes import (
     operator,
     recall,
     service,
+    snapshots,
     turns,
     units,
 )
@@ -86,7 +87,7 @@ def create_app(
             for module in (turns, recall, units, erasures, banks, lists, knowledge, graph, memories, commands, gateway)
         ),
         *((mcp.mcp_routes(memory, accepted, settings),) if settings.mcp.tools.memory.enabled else ()),
-        *((operator.router,) if operations is not None else ()),
+        *((operator.router, snapshots.router) if operations is not None else ()),
         service.service_routes(health, metrics),
         *((console.router, console_routes()) if sessions is not None else ()),
         documentation.page_routes(app.title, app.openapi_url or "", home="/docs" if sessions is None else CONSOLE_PAGE),

@@ -172,7 +172,7 @@ class AuthenticatedOperator:
         """Raise PermissionDenied for a key that may not make keys of tenants."""
         if not self.operator.makes_keys:
             raise PermissionDenied(
-                "a key that is made here reads content: that needs an operator's key of its own "
+                "this reads content, or makes a key that does: that needs an operator's key of its own "
                 "(`afterturn keys create --operator --makes-keys`)"
             )
 

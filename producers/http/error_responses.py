@@ -46,6 +46,7 @@ from store.errors import (
     RestoredElsewhere,
     SealBroken,
     SessionDefaultsMissing,
+    SnapshotRefused,
     TargetTaken,
     TurnConflict,
     TurnEnded,
@@ -92,6 +93,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     NotSettled: Wire(409, "VERSION_CONFLICT"),
     # Only an operator's call raises it: its text names another tenant.
     TargetTaken: Wire(409, "TARGET_TAKEN"),
+    SnapshotRefused: Wire(409, "SNAPSHOT_REFUSED"),
     RestoredElsewhere: Wire(409, "RESTORED_ELSEWHERE"),
     ResourceBusy: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),
     LeaseLost: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),

@@ -9,11 +9,12 @@ from starlette.types import Receive, Scope, Send
 
 from producers.http.authentication import OperatorGrant
 from producers.http.middleware import ENTER, GRANT
-from producers.http.routes import operator
+from producers.http.routes import operator, snapshots
 from producers.service.operations import Operations, OperatorAuthenticator
 from store.authority import act_as_service
 from store.database import Database
 from store.tenancy.call_audit import NO_HOST
+from store.tenancy.sealing import Sealer
 
 
 class LocalRoutes:
@@ -50,12 +51,18 @@ async def _enter_at_once(_host: UUID, _weight: int) -> None:
 
 
 def open_local_routes(
-    database: Database, clock: Callable[[], datetime], authenticator: OperatorAuthenticator
+    database: Database,
+    clock: Callable[[], datetime],
+    authenticator: OperatorAuthenticator,
+    *,
+    sealer: Sealer | None = None,
+    environment: str = "",
 ) -> LocalRoutes:
     """Return the operators' routes on a database, for callers that `authenticator` knows."""
     app = FastAPI(
         openapi_url=None, telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
     )
-    app.state.operations, app.state.console = Operations(database, clock, authenticator), None
-    app.router.routes += operator.router.routes
+    operations = Operations(database, clock, authenticator, sealer=sealer, environment=environment)
+    app.state.operations, app.state.console = operations, None
+    app.router.routes += [*operator.router.routes, *snapshots.router.routes]
     return LocalRoutes(app)

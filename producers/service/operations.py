@@ -31,6 +31,7 @@ from producers.service.fields import BankName, Name, Text
 from producers.service.operator_targets import OperatorTargets
 from producers.service.operator_work import AnyTenant, OperatorWork, TenantName, require_tenant
 from producers.service.paging import Limit, ListOrder, PageParameters, read_name
+from producers.service.snapshots import Snapshots
 from producers.service.wire import RequestModel
 from store import identity
 from store.database import Database
@@ -165,14 +166,17 @@ class Operations:
         *,
         sealer: Sealer | None = None,
         installation: Installation | None = None,
+        environment: str = "",
     ) -> None:
         """Keep the database and the clock; `keys` say who an operator is, those of the database where it is None.
 
         `sealer` seals the keys of gateway targets, `installation` is what serves. Without one, its calls are refused.
+        `environment` is that of this deployment.
         """
         self.keys = keys or OperatorKeys(database)
         self.work = OperatorWork(database, clock)
         self.targets = OperatorTargets(database, sealer)
+        self.snapshots = Snapshots(database, clock, sealer, environment)
         self._installation = installation
         self._database = database
         self._clock = clock

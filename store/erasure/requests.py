@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity, schema
 from store.errors import NotFound
 from store.memory import reflections
+from store.snapshot.rows import describe_export, list_exports
 from store.tenancy.external_models import SentTexts, split_counts
 
 #: Where every erasure may leave copies that this service cannot reach.
@@ -288,6 +289,7 @@ async def read_receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -
     """Return the receipt of an erasure, done or not. Raises NotFound, for foreign ones too."""
     row = await _read_row(connection, _READ, host, erasure)
     counts, models = split_counts(orjson.loads(row.counts))
+    exports = await list_exports(connection, host, row.bank_id, row.finished_at)
     return Receipt(
         erasure_id=row.erasure_id,
         kind=Kind(row.kind),
@@ -299,6 +301,7 @@ async def read_receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -
         delivered=orjson.loads(row.delivered),
         requested_at=row.requested_at,
         finished_at=row.finished_at,
+        unreached=(*BEYOND_REACH, *map(describe_export, exports)),
         stays=STAYS if row.kind == Kind.USER else (),
     )
 

@@ -25,6 +25,7 @@ from store.errors import (
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.graph import Graph
+from store.memory.imported_turns import DIFFERS, compare_with_log
 from store.memory.listings import Listings
 from store.memory.offered_turns import (
     NewMessage,
@@ -171,7 +172,7 @@ class TurnStore:
         found = await self._write(host, [attach_call(turn) for turn in offered])
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
         answers = [_build_answer(outcome) for outcome in found]
-        await self._tell_erased(host, offered, answers)
+        await self._tell_conflicts(host, turns, offered, answers)
         if unborn or len(self._begun_sessions) > MOST_BEGUN_SESSIONS:
             self._begun_sessions.clear()
         if unborn:
@@ -183,10 +184,14 @@ class TurnStore:
         )
         return answers
 
-    async def _tell_erased(
-        self, host: UUID, offered: Sequence[OfferedTurn], answers: list[Appended | StoreError]
+    async def _tell_conflicts(
+        self,
+        host: UUID,
+        turns: Sequence[NewTurn],
+        offered: Sequence[OfferedTurn],
+        answers: list[Appended | StoreError],
     ) -> None:
-        """Replace the conflicts of turns that were erased: their digest is gone, so every body is another one."""
+        """Replace the conflicts of turns that were erased, or that came by a snapshot without their digest."""
         conflicts = {
             turn.turn: n
             for n, (turn, answer) in enumerate(zip(offered, answers, strict=True))
@@ -198,7 +203,12 @@ class TurnStore:
         async with self._database.tenant(host) as connection:
             asked = {"host": host, "banks": list(banks), "turns": list(conflicts)}
             for turn in (await connection.execute(ERASED, asked)).scalars():
-                answers[conflicts[turn]] = TurnErased(WAS_ERASED)
+                answers[conflicts.pop(turn)] = TurnErased(WAS_ERASED)
+            left = [(turns[n], offered[n]) for n in conflicts.values() if not isinstance(answers[n], TurnEnded)]
+            for turn, position in (await compare_with_log(connection, host, left)).items():
+                answers[conflicts[turn]] = (
+                    TurnConflict(DIFFERS) if position is None else Appended(position, duplicate=True)
+                )
 
     async def _write(self, host: UUID, offered: list[OfferedTurn]) -> list[AppendOutcome]:
         """Write turns together with other callers'; those whose bank or session is locked wait on their own."""

@@ -36,9 +36,10 @@ def require_tenant_name(name: str) -> str:
 ADD_HOST = insert(HOST).on_conflict_do_nothing()
 
 
-async def ensure_host(database: Database, name: str) -> UUID:
-    """Create a tenant of this name unless it exists; return its id."""
+async def ensure_host(database: Database, name: str, digest_key: bytes | None = None) -> UUID:
+    """Create a tenant of this name unless it exists, with this key of its digests or one of its own; return its id."""
     host = identity.host_id(require_tenant_name(name))
+    given = {} if digest_key is None else {"digest_key": digest_key}
     async with database.operator() as connection:
-        await connection.execute(ADD_HOST, {"host_id": host, "name": name})
+        await connection.execute(ADD_HOST, {"host_id": host, "name": name, **given})
     return host

@@ -574,6 +574,29 @@ ROUTES |= {
     "DELETE /api/v1/operator/keys/{key_id}": _make_read_route(
         lambda t: TrialRequest("DELETE", f"{OPERATOR}/keys/{t.things.unit}?tenant={quote(t.user)}")
     ),
+    "GET /api/v1/operator/snapshots": _make_read_route(
+        lambda t: TrialRequest("GET", f"{OPERATOR}/snapshots?tenant={quote(t.user)}")
+    ),
+    "POST /api/v1/operator/snapshots": _make_read_route(
+        lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots", {"tenant": t.user, "include": ["agent_memory"]})
+    ),
+    "POST /api/v1/operator/snapshots/imports": _make_read_route(
+        lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots/imports", {"tenant": t.user, "first_line": {}})
+    ),
+    "GET /api/v1/operator/snapshots/{snapshot_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"{OPERATOR}/snapshots/{t.things.unit}?tenant={quote(t.user)}")
+    ),
+    "GET /api/v1/operator/snapshots/{snapshot_id}/events": _make_read_route(
+        lambda t: TrialRequest("GET", f"{OPERATOR}/snapshots/{t.things.unit}/events?tenant={quote(t.user)}")
+    ),
+    "POST /api/v1/operator/snapshots/{snapshot_id}/events": _make_read_route(
+        lambda t: TrialRequest(
+            "POST", f"{OPERATOR}/snapshots/{t.things.unit}/events", {"tenant": t.user, "first": 0, "events": []}
+        )
+    ),
+    "POST /api/v1/operator/snapshots/{snapshot_id}/finish": _make_read_route(
+        lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots/{t.things.unit}/finish", {"tenant": t.user, "events": 0})
+    ),
     "GET /api/v1/operator/quotas": _make_read_route(
         lambda t: TrialRequest("GET", f"{OPERATOR}/quotas?tenant={quote(t.user)}")
     ),

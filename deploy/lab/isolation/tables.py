@@ -23,6 +23,7 @@ MAY_BE_EMPTY = {
     "quota_t": "limits, set by operators; numbers alone",
     "reading_t": "only where an extractor reads a second time",
     "session_message_t": "only of histories from elsewhere; no interface takes them",
+    "snapshot_t": "exports and imports that operators asked for; ids and counts",
     "stale_entity_t": "work to do",
     "subscription_t": "how far readers of the log have come: positions",
     "term_t": "filled by the worker that carries words",

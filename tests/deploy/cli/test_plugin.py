@@ -18,7 +18,7 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
 from typer.testing import CliRunner
 
-from deploy.cli import plugin as commands
+from deploy.cli import row_progress
 from deploy.cli.app import build_cli
 from deploy.cli.memory_backfill import translate_flags
 from producers.contract_kit.flat_plugin import FlatHandler
@@ -180,7 +180,7 @@ async def test_without_a_terminal_lines_say_how_far_it_is_and_when_it_will_be_ov
     legacy: LegacyDatabase, plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await legacy.remember("self", "LOCAL", *(f"memory {number}" for number in range(5)))
-    monkeypatch.setattr(commands, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(row_progress, "TELL_EVERY_S", 0.0)
     result = await ran(["-apply"], environment(legacy.url, plugin.url, tmp_path))
     assert result.status == 0
     assert re.search(r"^.*\b5 of 5 rows, about 0:00:00 left$", result.err, re.MULTILINE), result.err

@@ -407,6 +407,7 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(404, "GET", f"{ops}/tenants/{NO_ID}")
     await call(200, "PUT", f"{ops}/quotas", {**tenant, "max_turns": 5})
     await call(200, "GET", f"{ops}/quotas", **tenant)
+    await call_snapshots(call, f"{ops}/snapshots")
     first, *_ = (await call(200, "GET", f"{ops}/jobs", limit=5))["jobs"]
     await call(200, "GET", f"{ops}/jobs/{first['id']}")
     await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
@@ -421,6 +422,25 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(200, "DELETE", f"{ops}/targets", **tenant)
     for path in ("status", "audit", "targets", "jobs/count", "workers", "settings", "doctor"):
         await call(200, "GET", f"{ops}/{path}")
+
+
+async def call_snapshots(call: Caller, at: str) -> None:
+    tenant = {"tenant": "described"}
+    await call(409, "POST", at, {**tenant, "include": ["everything"]})
+    begun = await call(201, "POST", at, {**tenant, "include": ["agent_memory", "agent_session_history"]})
+    made = begun["snapshot"]["snapshot_id"]
+    page = await call(200, "GET", f"{at}/{made}/events", **tenant)
+    await call(409, "GET", f"{at}/{made}/events", **tenant)
+    taken = (await call(201, "POST", f"{at}/imports", {**tenant, "first_line": begun["first_line"]}))["snapshot"]
+    into = f"{at}/{taken['snapshot_id']}"
+    events = [*page["events"], {"type": "another"}]
+    answer = await call(200, "POST", f"{into}/events", {**tenant, "first": 0, "events": events})
+    assert answer["problems"]
+    await call(409, "POST", f"{into}/finish", {**tenant, "events": len(events) + 1})
+    await call(200, "POST", f"{into}/finish", {**tenant, "events": len(events)})
+    await call(200, "GET", into, **tenant)
+    await call(404, "GET", f"{at}/{NO_ID}", **tenant)
+    await call(200, "GET", at, **tenant)
 
 
 async def open_unknown_delivery(world: World) -> UUID:
@@ -456,6 +476,7 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
             "erasure",
             "job",
             "memory",
+            "snapshot",
         ):
             asked = asked.replace(f"{{{kind}_id}}", str(uuid4()))
         for client in (reader.http, world.client()):

@@ -1,0 +1,256 @@
+"""`afterturn snapshot`: export a tenant's memory to a file, and import it into another deployment."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from afterturn_client.contract.snapshots import Snapshot, SnapshotList, StartedExport, StartedImport, TakenEvents
+
+from deploy.cli.operator_api import OperatorApi, read_answer
+from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.output import as_api_json, create_console, exit_with, print_json
+from deploy.cli.row_progress import show_progress
+from deploy.cli.running_stack import find_running_stack
+from deploy.cli.snapshot_files import (
+    ParkedFile,
+    UnfinishedFile,
+    check_name,
+    check_snapshot,
+    iterate_batches,
+    open_snapshot,
+    read_first_line,
+)
+from deploy.components.bootstrap import HOST
+from deploy.notices import print_notice, replace_unprintable
+from deploy.tables import ResultTable
+from producers.cutover.errors import CutoverError
+from producers.cutover.lines import write_line
+from producers.service.snapshots import BATCH
+
+PATH = "/snapshots"
+#: Events of one request of an import, and the most bytes of them.
+BATCH_SIZE, BATCH_BYTES = 500, 1_000_000
+#: Problems that are printed; the rest is counted.
+MOST_PRINTED = 20
+
+snapshot_app = typer.Typer(
+    help="Export a tenant's memory to a file, import it into another deployment, list what was done.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+TenantOption = Annotated[str, typer.Option("--host", metavar="NAME", help="The tenant (host).")]
+
+
+@snapshot_app.command("export")
+def export_command(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The file to write; `.gz` and `.zst` (Python 3.14) are compressed."),
+    ],
+    *,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART",
+            help="A part to export (repeatable): agent_memory, agent_session_history. Without one, no content.",
+        ),
+    ] = None,
+    host: TenantOption = HOST,
+    bank: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Export this bank alone (repeatable).")] = None,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Replace names, numbers, addresses, secrets and uncommon words by marks.")
+    ] = False,
+    override: Annotated[
+        bool, typer.Option("--override", help="Export history although this is production; it must be masked.")
+    ] = False,
+    digest_key: Annotated[
+        bool,
+        typer.Option("--digest-key", help="Send the key of the tenant's digests along, sealed (gateway.sealing_keys)."),
+    ] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Export a tenant's log to JSON Lines of CloudEvents; an interrupted export goes on when it is called again.
+
+    The file holds what the log held when the export began. The service keeps a row of each export, which a later
+    erasure names in its receipt.
+
+    **Example:** `afterturn snapshot export acme.jsonl.gz --host acme --include agent_memory`
+    """
+    api = OperatorApi(find_running_stack(data))
+    asked = {"include": include or [], "mask": mask, "override": override, "digest_key": digest_key}
+    with _exit_on_unusable_file():
+        check_name(file)
+        snapshot = _export(api, file, {"tenant": host, **asked, **({"banks": bank} if bank else {})})
+    if as_json:
+        print_json(as_api_json(snapshot))
+        return
+    _print_snapshot(snapshot)
+    if not snapshot.parts:
+        print_notice("no part was named, so the file holds no content: --include agent_memory")
+
+
+@snapshot_app.command("import")
+def import_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot, or - for standard input.")],
+    *,
+    host: TenantOption = HOST,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every event; change nothing.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End with the first event that fails.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, max=BATCH, help="Events of one request.")] = BATCH_SIZE,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import a snapshot; it may be run again, and an interrupted import goes on when it is called again.
+
+    Events that the log knows change nothing, and what the tenant has erased does not come back. Events whose parent is
+    missing are parked in FILE.parked.jsonl, which can be imported later. Exits 1 when an event failed or was parked.
+
+    **Example:** `afterturn snapshot import acme.jsonl.gz --host acme --dry-run`
+    """
+    api = OperatorApi(find_running_stack(data))
+    with _exit_on_unusable_file(), _named_file(file) as named:
+        with open_snapshot(named) as lines:
+            total = check_snapshot(lines)
+        snapshot = _Import(api, named, host, dry_run=dry_run, fail_fast=fail_fast).run(total, batch_size)
+    if as_json:
+        print_json(as_api_json(snapshot))
+    else:
+        _print_snapshot(snapshot)
+    if snapshot.counts.get("failed") or snapshot.counts.get("parked"):
+        raise typer.Exit(1)
+
+
+@snapshot_app.command("list")
+def list_command(*, host: TenantOption = HOST, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """List a tenant's exports and imports, the newest first.
+
+    **Example:** `afterturn snapshot list --host acme`
+    """
+    answer = OperatorApi(find_running_stack(data)).call("GET", PATH, tenant=host)
+    if as_json:
+        print_json(answer)
+        return
+    table = ResultTable("snapshot", "kind", "status", "parts", "masked", "events", "by", "begun")
+    for one in read_answer(SnapshotList, answer).snapshots:
+        events = one.counts.get("events", one.counts.get("total", 0))
+        parts = ", ".join(one.parts) or "no content"
+        masked, begun = "yes" if one.masked else "no", one.started_at.isoformat(timespec="seconds")
+        table.add_values(str(one.snapshot_id), one.kind, one.status, parts, masked, str(events), one.made_by, begun)
+    create_console().print(table)
+
+
+def _export(api: OperatorApi, file: Path, asked: dict[str, Any]) -> Snapshot:
+    """Write the file; one that was begun goes on where it ended, if its export still runs."""
+    unfinished = UnfinishedFile(file)
+    begun = unfinished.read_begun()
+    if begun is None:
+        started = read_answer(StartedExport, api.call("POST", PATH, asked))
+        first_line, after, events = dict(started.first_line), 0, 0
+        with unfinished.open() as out:
+            write_line(out, first_line)
+    else:
+        first_line, after, events = begun
+        print_notice(f"{file}.part has {events} events: going on behind them")
+    path, tenant = f"{PATH}/{first_line['snapshot_id']}", asked["tenant"]
+    with show_progress("positions") as advance:
+        while True:
+            page = api.call("GET", f"{path}/events", tenant=tenant, after=after)
+            snapshot = read_answer(Snapshot, page["snapshot"])
+            with unfinished.open() as out:
+                for event in page["events"]:
+                    write_line(out, event)
+            after, events = snapshot.place, events + len(page["events"])
+            advance(snapshot.place, max(snapshot.head, 1))
+            if snapshot.status == "done":
+                break
+    with unfinished.open() as out:
+        write_line(out, {"end": events, "counts": dict(snapshot.counts)})
+    unfinished.finish()
+    return snapshot
+
+
+class _Import:
+    """An import of one file."""
+
+    def __init__(self, api: OperatorApi, file: Path, tenant: str, *, dry_run: bool, fail_fast: bool) -> None:
+        self._api = api
+        self._file = file
+        self._tenant = tenant
+        self._dry_run = dry_run
+        self._fail_fast = fail_fast
+        self._printed = 0
+
+    def run(self, total: int, batch_size: int) -> Snapshot:
+        """Send every event that the service has not taken yet, and wait until derived state is made."""
+        with open_snapshot(self._file) as lines:
+            first_line = read_first_line(lines)
+        asked = {"tenant": self._tenant, "first_line": first_line, "dry_run": self._dry_run}
+        snapshot = read_answer(StartedImport, self._api.call("POST", f"{PATH}/imports", asked)).snapshot
+        path, parked = f"{PATH}/{snapshot.snapshot_id}", ParkedFile(self._file, first_line)
+        if snapshot.place:
+            print_notice(f"{snapshot.place} of {total} events were taken before: going on behind them")
+        first = snapshot.place
+        with open_snapshot(self._file) as lines, show_progress("events") as advance:
+            for batch in iterate_batches(lines, first, batch_size, BATCH_BYTES):
+                body = {"tenant": self._tenant, "first": first, "events": batch, "fail_fast": self._fail_fast}
+                taken = read_answer(TakenEvents, self._api.call("POST", f"{path}/events", body))
+                for problem in taken.problems:
+                    self._note(problem.event, problem.counter, problem.reason)
+                    if problem.counter == "parked":
+                        parked.add(batch[problem.event - first - 1])
+                first += len(batch)
+                advance(first, total)
+        parked.finish()
+        if parked.events:
+            print_notice(f"{parked.events} events are parked in {parked.file}: import it when their parents are there")
+        ended = {"tenant": self._tenant, "events": total}
+        while True:
+            snapshot = read_answer(Snapshot, self._api.call("POST", f"{path}/finish", ended))
+            if snapshot.status == "done":
+                return snapshot
+            print_notice("the events are in the log; words are being made")
+
+    def _note(self, event: int, counter: str, reason: str) -> None:
+        self._printed += 1
+        if self._printed <= MOST_PRINTED:
+            print_notice(f"[{counter}] event {event}: {replace_unprintable(reason)}")
+
+
+def _print_snapshot(snapshot: Snapshot) -> None:
+    table = ResultTable("", "", show_header=False)
+    table.add_values("snapshot", str(snapshot.snapshot_id))
+    table.add_values("holds", ", ".join(snapshot.parts) or "no content")
+    table.add_values("masked", "yes" if snapshot.masked else "no")
+    for name, number in snapshot.counts.items():
+        table.add_values(name, str(number))
+    create_console().print(table)
+
+
+@contextmanager
+def _exit_on_unusable_file() -> Iterator[None]:
+    try:
+        yield
+    except CutoverError as error:
+        raise exit_with(str(error), 2) from None
+    except KeyboardInterrupt:
+        raise exit_with("interrupted: the same command goes on where this one ended", 130) from None
+
+
+@contextmanager
+def _named_file(file: Path) -> Iterator[Path]:
+    """Yield the file; standard input is kept in a file of its own meanwhile, since it is read twice."""
+    if str(file) != "-":
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="afterturn-") as folder:
+        kept = Path(folder) / "snapshot.jsonl"
+        with kept.open("wb") as out:
+            shutil.copyfileobj(sys.stdin.buffer, out)
+        yield kept

@@ -1,0 +1,162 @@
+"""Files of snapshots: JSON Lines, plain or compressed. A file under way has another name until it is whole."""
+
+import gzip
+import importlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from producers.cutover.errors import UnusableFile
+from producers.cutover.lines import check_lines, parse_line, write_line
+from store.snapshot.heading import FORMAT
+
+#: What a compressed file begins with.
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_NO_ZSTD = (
+    "needs Python 3.14 or newer, whose library has zstd: name the file .jsonl.gz, or decompress it with `zstd -d`"
+)
+
+
+class UnfinishedFile:
+    """A file under way: `FILE.part`, which a later run continues behind its last whole line."""
+
+    def __init__(self, file: Path) -> None:
+        """Write to a file of this name in the end."""
+        self._file = file
+        self._part = file.with_name(f"{file.name}.part")
+
+    def read_begun(self) -> tuple[dict[str, Any], int, int] | None:
+        """Return the first line, the position of the last event and the number of events; None: nothing was begun.
+
+        What was cut off behind the last whole line is removed.
+        """
+        if not self._part.exists():
+            return None
+        first, position, events, whole = None, 0, 0, 0
+        with self._part.open("rb+") as part:
+            for number, line in enumerate(part, 1):
+                if not line.endswith(b"\n"):
+                    break
+                kept = parse_line(line, number)
+                first = kept if first is None else first
+                events += number > 1
+                position = int(kept.get("nonce", 0))
+                whole += len(line)
+            part.truncate(whole)
+        return None if first is None else (first, position, events)
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Yield the file to append to; only its owner can read it."""
+        opened = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(opened, "ab") as out:
+            yield out
+
+    def finish(self) -> None:
+        """Compress the file where its name says so, and give it its name."""
+        if self._file.suffix in {".gz", ".zst"}:
+            packed = self._file.with_name(f"{self._file.name}.packed")
+            opened = os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with self._part.open("rb") as plain, os.fdopen(opened, "wb") as out, _compress(out, self._file) as into:
+                shutil.copyfileobj(plain, into, 1 << 20)
+            packed.replace(self._file)
+            self._part.unlink()
+        else:
+            self._part.replace(self._file)
+
+
+def check_name(file: Path) -> None:
+    """Raise UnusableFile for a name whose compression this Python does not have, and for a file that exists."""
+    if file.suffix == ".zst":
+        _import_zstd(file)
+    if file.exists():
+        raise UnusableFile(f"{file} exists: name another file")
+
+
+@contextmanager
+def open_snapshot(file: Path) -> Iterator[BinaryIO]:
+    """Yield the plain lines of a snapshot. Raises UnusableFile."""
+    try:
+        with file.open("rb") as raw:
+            head = raw.read(4)
+            raw.seek(0)
+            if head == _ZSTD:
+                with _import_zstd(file).open(raw) as lines:
+                    yield lines
+            elif head.startswith(_GZIP):
+                with gzip.open(raw) as lines:
+                    yield lines  # type: ignore[misc]  # typeshed: no BinaryIO
+            else:
+                yield raw
+    except (OSError, EOFError) as error:
+        raise UnusableFile(f"{file} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def check_snapshot(lines: Iterable[bytes]) -> int:
+    """Read a whole snapshot and return how many events it has. Raises UnusableFile for one that is cut off."""
+    return check_lines(lines, FORMAT, lambda kept: "type" in kept, "events")
+
+
+def iterate_batches(lines: Iterable[bytes], skipped: int, most: int, most_bytes: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the events of a snapshot after the first `skipped` ones, in batches bounded in number and bytes."""
+    batch, size, nth = list[dict[str, Any]](), 0, 0
+    for number, line in enumerate(lines, 1):
+        if number == 1 or (nth := nth + 1) <= skipped:
+            continue
+        event = parse_line(line, number)
+        if "end" in event:
+            break
+        if batch and (len(batch) >= most or size + len(line) > most_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(event)
+        size += len(line)
+    if batch:
+        yield batch
+
+
+class ParkedFile:
+    """Events whose parent is missing, in a snapshot of their own: `FILE.parked.jsonl`, to be imported later."""
+
+    def __init__(self, file: Path, first_line: Mapping[str, Any]) -> None:
+        """Write beside this snapshot, under the same first line."""
+        self.file = file.with_name(f"{file.name}.parked.jsonl")
+        self._first_line = first_line
+        self.events = 0
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Append an event."""
+        with self.file.open("ab" if self.events else "wb") as out:
+            if not self.events:
+                write_line(out, self._first_line)
+            write_line(out, event)
+        self.events += 1
+
+    def finish(self) -> None:
+        """Write the last line."""
+        if self.events:
+            with self.file.open("ab") as out:
+                write_line(out, {"end": self.events})
+
+
+def read_first_line(lines: Iterable[bytes]) -> dict[str, Any]:
+    """Return the first line of a snapshot. Raises UnusableFile."""
+    for line in lines:
+        return parse_line(line, 1)
+    raise UnusableFile("the file is empty")
+
+
+def _compress(out: BinaryIO, file: Path) -> Any:
+    if file.suffix == ".zst":
+        return _import_zstd(file).open(out, "wb")
+    return gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0)
+
+
+def _import_zstd(file: Path) -> Any:
+    try:
+        return importlib.import_module("compression.zstd")
+    except ImportError:
+        raise UnusableFile(f"{file}: zstd {_NO_ZSTD}") from None

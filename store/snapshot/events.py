@@ -1,0 +1,163 @@
+"""Reads the CloudEvents of a snapshot: each becomes an event in the form the log takes, or a reason why not. Pure.
+
+An error names fields and never their values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from store.errors import InvalidEvent
+from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, ID_FIELDS, EventType, aggregate_id, parse_event_data
+
+#: Where the service's own events come from; the log keeps another source beside the event.
+SOURCE = "/afterturn"
+#: The attributes of the envelope; what an event has beside them are extensions.
+ATTRIBUTES = frozenset(
+    (
+        *("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "data"),
+        *("host", "user", "nonce", "aggregatetype", "aggregateversion"),
+    )
+)
+#: Another spelling of an attribute, which is read as well.
+_VERSION_ALIAS = "aggregateVersion"
+
+
+class UnreadableEvent(InvalidEvent):
+    """A line is no event that this tenant's log can hold; the text names what is wrong, never a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvent:
+    """An event of a snapshot: the form the log takes (`offer`), and what it is about, for checks."""
+
+    offer: dict[str, Any] = field(repr=False)
+    id: UUID
+    subject: str
+    version: int
+    bank: UUID
+    user: UUID
+    at: datetime
+    erased: bool
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The event's data, without host, bank and versions."""
+        found: dict[str, Any] = self.offer["data"]
+        return found
+
+    @property
+    def about(self) -> frozenset[UUID]:
+        """The ids of what the event is about: bank, user, session, turn, and its aggregate's own."""
+        named = (self.data.get(name) for name in _ABOUT)
+        return frozenset({self.bank, self.user, *(UUID(str(one)) for one in named if one)})
+
+
+_ABOUT = ("sessionId", "turnId", "docId", "unitId", "directiveId", "reflectionId", "userId", "fromUnitId", "toUnitId")
+
+
+def read_event(line: Any, host: UUID) -> ReadEvent:
+    """Return an event of this tenant. Raises UnreadableEvent.
+
+    The version may be spelt `aggregateVersion` or be a text; it is 1 where it is left out. The kind of aggregate and
+    the subject are derived where they are left out, and must be right where they are not.
+    """
+    if not isinstance(line, Mapping):
+        raise UnreadableEvent("a line is no JSON object")
+    event = _read_type(line)
+    identity, of_host, user = (_read_id(line, name) for name in ("id", "host", "user"))
+    if of_host != host:
+        raise UnreadableEvent("host: is another tenant's; name a replacement, or import into that tenant")
+    data = line.get("data")
+    if not isinstance(data, Mapping):
+        raise UnreadableEvent("data: must be an object")
+    version = _read_version(line, data)
+    checked = _check_data(event, data, host)
+    parts = (host, checked.bank_id, *(getattr(checked, _snake(name)) for name in ID_FIELDS[EVENTS[event].aggregate]))
+    subject = _build_subject(line, event, parts)
+    kept = {name: value for name, value in data.items() if name not in COLUMNS}
+    extensions = {name: value for name, value in line.items() if name not in ATTRIBUTES and name != _VERSION_ALIAS}
+    source = line.get("source")
+    at = _read_time(line)
+    offer = {
+        "id": str(identity),
+        "type": event.value,
+        "aggregate": EVENTS[event].aggregate.value,
+        "subject": subject,
+        "bank": str(checked.bank_id),
+        "user": str(user),
+        "ts": at.isoformat(),
+        "version": version,
+        "data": kept,
+        "metadata": {**extensions, **({"source": source} if source not in {None, SOURCE} else {})} or None,
+    }
+    return ReadEvent(offer, identity, subject, version, checked.bank_id, user, at, data.get("erased") is True)
+
+
+def _read_type(line: Mapping[str, Any]) -> EventType:
+    try:
+        event = EventType(str(line.get("type")))
+    except ValueError:
+        raise UnreadableEvent("type: is no type of this log") from None
+    aggregate = EVENTS[event].aggregate
+    if line.get("specversion", "1.0") != "1.0":
+        raise UnreadableEvent("specversion: must be 1.0")
+    if line.get("aggregatetype", aggregate.value) != aggregate.value:
+        raise UnreadableEvent(f"aggregatetype: must be {aggregate.value} for this type")
+    return event
+
+
+def _read_id(line: Mapping[str, Any], name: str) -> UUID:
+    try:
+        return UUID(str(line[name]))
+    except (KeyError, ValueError):
+        raise UnreadableEvent(f"{name}: must be a UUID") from None
+
+
+def _read_time(line: Mapping[str, Any]) -> datetime:
+    try:
+        at = datetime.fromisoformat(str(line["time"]))
+    except (KeyError, ValueError):
+        at = None
+    if at is None or at.tzinfo is None:
+        raise UnreadableEvent("time: must be RFC 3339 with its offset")
+    return at
+
+
+def _read_version(line: Mapping[str, Any], data: Mapping[str, Any]) -> int:
+    given = line.get("aggregateversion", line.get(_VERSION_ALIAS, data.get("newAggregateVersion", 1)))
+    try:
+        version = int(given) if isinstance(given, str) or type(given) is int else 0
+    except ValueError:
+        version = 0
+    if not 1 <= version < 2**63:
+        raise UnreadableEvent("aggregateversion: must be a whole number from 1")
+    if data.get("newAggregateVersion", version) != version:
+        raise UnreadableEvent("newAggregateVersion: is another than aggregateversion")
+    return version
+
+
+def _check_data(event: EventType, data: Mapping[str, Any], host: UUID) -> Any:
+    try:
+        checked = parse_event_data(event, data)
+    except InvalidEvent as error:
+        raise UnreadableEvent(str(error)) from None
+    if checked.host_id != host:
+        raise UnreadableEvent("data.hostId: is another than host")
+    return checked
+
+
+def _build_subject(line: Mapping[str, Any], event: EventType, parts: tuple[object, ...]) -> str:
+    try:
+        subject = aggregate_id(*parts)
+    except InvalidEvent as error:
+        raise UnreadableEvent(f"data of {AGGREGATES[EVENTS[event].aggregate].table}: {error}") from None
+    if line.get("subject", subject) != subject:
+        raise UnreadableEvent("subject: is another than its data")
+    return subject
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name)

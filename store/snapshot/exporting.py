@@ -1,0 +1,196 @@
+"""Reads a tenant's log for a snapshot, page by page: each event as a CloudEvent, those of the asked parts alone.
+
+The events are those of transactions that had ended when the export began: whoever resumes it reads the same ones.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+from sqlalchemy import Row, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.errors import RestoredElsewhere, SnapshotRefused
+from store.log.catalog import Aggregate
+from store.log.reader import is_log_of_cluster
+from store.off_loop import run_off_loop
+from store.schema import ENTITY_NAME, ENTITY_PROFILE
+from store.snapshot import rows
+from store.snapshot.events import ATTRIBUTES
+from store.snapshot.masking import Masker
+from store.snapshot.policy import Part, select_events
+from store.snapshot.rows import SnapshotRow
+
+#: The most events of a page.
+PAGE = 2000
+#: Bytes of events after which a page ends.
+PAGE_BYTES = 4_000_000
+#: What an export counts: events, markers of erased ones, events of each kind of aggregate.
+EXPORTED = ("events", "erased", *(one.value for one in Aggregate))
+#: Exports whose marks a process keeps ready.
+MASKERS = 4
+
+HEAD = text("""
+    select cast(pg_snapshot_xmin(pg_current_snapshot()) as text) as xid, coalesce(max(e.position), 0) as head
+      from afterturn.event_store_t e where e.host_id = :host""")
+# A unit that is a message of a conversation is history, all others are memory; an erased one keeps its origin.
+# Mentions and links of a message are history, too, so that no event of memory lacks what it belongs to.
+EVENTS = text("""
+    select e.position, e.aggregate_type, e.erased, cast(p.payload as text) as payload
+      from (select e.*, e.data ? 'erased' as erased, cast(e as afterturn.event_store_t) as event
+              from afterturn.event_store_t e
+             where e.host_id = :host and e.position > :after and e.position <= :head
+               and e.xid < cast(cast(:xid as text) as xid8)
+               and (cast(:banks as uuid[]) is null or e.bank_id = any(cast(:banks as uuid[])))
+               and e.event_type = any(cast(:events as text[]))
+               and (:history or not exists (
+                    select from afterturn.agent_memory_unit_t u
+                     where u.host_id = e.host_id and u.bank_id = e.bank_id and u.origin = 'message'
+                       and u.unit_id = any(array[cast(e.data->>'unitId' as uuid), cast(e.data->>'fromUnitId' as uuid),
+                                                 cast(e.data->>'toUnitId' as uuid)])))
+               and (:memory or e.aggregate_type <> 'AgentMemoryUnit' or exists (
+                    select from afterturn.agent_memory_unit_t u
+                     where u.host_id = e.host_id and u.bank_id = e.bank_id and u.origin = 'message'
+                       and u.unit_id = cast(e.data->>'unitId' as uuid) and u.doc_id is null))
+             order by e.position limit :limit) e,
+           lateral (select afterturn.cloud_event(e.event) as payload offset 0) p
+     order by e.position""")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPage:
+    """A page of an export: CloudEvents as JSON texts, and the snapshot's row as of its end."""
+
+    events: Sequence[str] = field(repr=False)
+    row: SnapshotRow
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What to export: parts, banks (None: every bank), whether masked, and by whom it was asked."""
+
+    parts: frozenset[Part]
+    made_by: str
+    banks: tuple[UUID, ...] | None = None
+    masked: bool = False
+    overridden: bool = False
+
+
+class Exports:
+    """Exports of tenants' logs; each is a row, which says how far it came."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        """Keep the database and its clock."""
+        self._database = database
+        self._clock = clock
+        self._maskers: dict[UUID, Masker] = {}
+
+    async def begin(self, host: UUID, asked: ExportRequest) -> SnapshotRow:
+        """Begin an export of what the log holds now, and return its row. Raises RestoredElsewhere."""
+        async with self._database.tenant(host) as connection:
+            if not await is_log_of_cluster(connection):
+                raise RestoredElsewhere
+            head = (await connection.execute(HEAD, {"host": host})).one()
+            row = SnapshotRow(
+                host,
+                uuid4(),
+                rows.EXPORT,
+                asked.parts,
+                asked.made_by,
+                self._clock(),
+                banks=asked.banks,
+                masked=asked.masked,
+                overridden=asked.overridden,
+                xid=head.xid,
+                head=head.head,
+                mark_key=secrets.token_bytes(32) if asked.masked else None,
+            )
+            await rows.insert_row(connection, row)
+        return row
+
+    async def read_page(self, host: UUID, snapshot: UUID, after: int, limit: int = PAGE) -> ExportedPage:
+        """Return the events after a position; with the last page the export is done.
+
+        A page may be read again until then. Raises NotFound; SnapshotRefused for an export that is done.
+        """
+        async with self._database.tenant(host) as connection:
+            row = await rows.read_row(connection, host, snapshot)
+            if row.kind != rows.EXPORT or row.status == rows.DONE:
+                raise SnapshotRefused("this export is done, or it is none: begin another")
+            found = await self._read_events(connection, row, after, limit)
+            masker = await self._find_masker(connection, row)
+        texts, last = _cut_page([(one.position, one.payload) for one in found])
+        whole = len(texts) == len(found) and len(found) < limit
+        if masker is not None:
+            texts = await run_off_loop(sum(map(len, texts)), _mask_events, texts, masker)
+        async with self._database.tenant(host) as connection:
+            row = await rows.read_row(connection, host, snapshot, lock=True)
+            row.place = row.head if whole else last
+            # What is read again is counted once: the counts are those of the place.
+            if last > row.counts["counted_to"]:
+                new = [one for one in found[: len(texts)] if one.position > row.counts["counted_to"]]
+                row.counts["events"] += len(new)
+                row.counts["erased"] += sum(one.erased for one in new)
+                row.counts.update(one.aggregate_type for one in new)
+                row.counts["counted_to"] = last
+            if whole:
+                row.status = rows.DONE
+                self._maskers.pop(snapshot, None)
+            await rows.save_row(connection, row, self._clock())
+        return ExportedPage(texts, row)
+
+    async def _read_events(
+        self, connection: AsyncConnection, row: SnapshotRow, after: int, limit: int
+    ) -> Sequence[Row[Any]]:
+        if not row.parts:
+            return ()
+        arguments = {
+            "host": row.host,
+            "after": after,
+            "head": row.head,
+            "xid": row.xid,
+            "banks": None if row.banks is None else list(row.banks),
+            "events": sorted(select_events(row.parts)),
+            "history": Part.HISTORY in row.parts,
+            "memory": Part.MEMORY in row.parts,
+            "limit": limit,
+        }
+        return (await connection.execute(EVENTS, arguments)).all()
+
+    async def _find_masker(self, connection: AsyncConnection, row: SnapshotRow) -> Masker | None:
+        if row.mark_key is None:
+            return None
+        if row.snapshot_id not in self._maskers:
+            if len(self._maskers) >= MASKERS:
+                self._maskers.clear()
+            names = select(ENTITY_NAME.c.name).where(ENTITY_NAME.c.host_id == row.host)
+            known = names.union(select(ENTITY_PROFILE.c.name).where(ENTITY_PROFILE.c.host_id == row.host))
+            found = (await connection.execute(known)).scalars().all()
+            self._maskers[row.snapshot_id] = await run_off_loop(sum(map(len, found)), Masker, row.mark_key, found)
+        return self._maskers[row.snapshot_id]
+
+
+def _cut_page(found: Sequence[tuple[int, str]]) -> tuple[list[str], int]:
+    """Return the events that fit a page, one at least, and the position of the last one."""
+    texts, size, last = list[str](), 0, 0
+    for position, payload in found:
+        if texts and size + len(payload) > PAGE_BYTES:
+            break
+        texts.append(payload)
+        size, last = size + len(payload), position
+    return texts, last
+
+
+def _mask_events(texts: Sequence[str], masker: Masker) -> list[str]:
+    return [_mask_event(orjson.loads(one), masker) for one in texts]
+
+
+def _mask_event(event: dict[str, Any], masker: Masker) -> str:
+    # An extension attribute is a caller's: only those of the envelope stay.
+    kept = {name: value for name, value in event.items() if name in ATTRIBUTES}
+    return orjson.dumps({**kept, "data": masker.mask_data(event["data"])}).decode()

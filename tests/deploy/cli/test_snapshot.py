@@ -1,0 +1,94 @@
+"""`afterturn snapshot`: a file that goes on where it was interrupted, checked before anything is written."""
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
+from tests.servers import TestPostgres, TestValkey
+
+BOTH = ("--include", "agent_memory", "--include", "agent_session_history_t")
+
+
+@pytest_asyncio.fixture
+async def elsewhere(
+    tmp_path: Path, servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection, valkey: TestValkey
+) -> AsyncIterator[Operated]:
+    """Another stack, on a database of its own."""
+    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
+    async with busy_stack(tmp_path / "elsewhere", database, valkey) as made:
+        yield made
+    await database.drop(by=administrator)
+
+
+def lines_of(file: Path) -> list[dict[str, object]]:
+    raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return [json.loads(line) for line in raw.splitlines()]
+
+
+async def test_a_snapshot_is_written_checked_and_taken_in_and_again_changes_nothing(
+    busy: Busy, elsewhere: Operated, tmp_path: Path
+) -> None:
+    await busy.append(("monday", "1"), ("monday", "2"), ("tuesday", "1"))
+    file = tmp_path / "all.jsonl.gz"
+    made = await busy.answer("snapshot", "export", str(file), *BOTH)
+    first, *events, last = lines_of(file)
+    assert (first["format"], first["version"], first["parts"]) == (
+        "afterturn-snapshot",
+        1,
+        ["agent_memory", "agent_session_history"],
+    )
+    assert last["end"] == len(events) == made["counts"]["events"] > 6
+    assert SECRET in json.dumps(events)
+    checked = await elsewhere.answer("snapshot", "import", str(file), "--dry-run", "--batch-size", "3")
+    assert (checked["counts"]["validated"], checked["counts"].get("imported", 0)) == (len(events), 0)
+    taken = await elsewhere.answer("snapshot", "import", str(file), "--batch-size", "3")
+    assert (taken["status"], taken["counts"]["imported"]) == ("done", len(events))
+    again = await elsewhere.answer("snapshot", "import", str(file))
+    assert again["counts"]["skippedExactDuplicate"] == again["counts"]["total"] == len(events)
+    listed = await elsewhere.answer("snapshot", "list")
+    assert [one["kind"] for one in listed["snapshots"]] == ["import"] * 3
+
+
+async def test_without_a_named_part_no_content_is_in_the_file(busy: Busy, tmp_path: Path) -> None:
+    await busy.append(("monday", "1"))
+    file = tmp_path / "none.jsonl"
+    result = await busy.run("snapshot", "export", str(file))
+    assert result.exit_code == 0, result.stderr
+    assert "no content" in result.stderr
+    first, last = lines_of(file)
+    assert (first["parts"], last["end"]) == ([], 0)
+
+
+async def test_an_unknown_part_and_a_file_that_exists_are_refused(busy: Busy, tmp_path: Path) -> None:
+    unknown = await busy.run("snapshot", "export", str(tmp_path / "x.jsonl"), "--include", "everything")
+    assert (unknown.exit_code, "agent_session_history" in unknown.stderr) == (1, True)
+    (tmp_path / "there.jsonl").write_text("mine")
+    there = await busy.run("snapshot", "export", str(tmp_path / "there.jsonl"))
+    assert (there.exit_code, (tmp_path / "there.jsonl").read_text()) == (2, "mine")
+
+
+@pytest.mark.parametrize("lost", ["the last line", "the first line", "half a line", "a line more"])
+async def test_a_file_that_is_cut_off_is_refused_before_anything_is_written(
+    busy: Busy, elsewhere: Operated, tmp_path: Path, lost: str
+) -> None:
+    await busy.append(("monday", "1"))
+    file = tmp_path / "all.jsonl"
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    lines = file.read_bytes().splitlines(keepends=True)
+    cut = {
+        "the last line": lines[:-1],
+        "the first line": lines[1:],
+        "half a line": [*lines[:-1], lines[-1][:5]],
+        "a line more": [*lines, lines[2]],
+    }[lost]
+    file.write_bytes(b"".join(cut))
+    refused = await elsewhere.run("snapshot", "import", str(file))
+    assert refused.exit_code == 2, refused.stderr
+    assert (await elsewhere.answer("snapshot", "list"))["snapshots"] == []

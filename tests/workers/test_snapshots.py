@@ -1,0 +1,223 @@
+"""A snapshot of a tenant, written out and taken in elsewhere."""
+
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import orjson
+import pytest
+import pytest_asyncio
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.erasure import Erasures, ErasureTarget, Kind
+from store.errors import QuotaExceeded, SnapshotRefused, TurnConflict
+from store.memory.turns import Appended, NewTurn
+from store.memory.units import Units
+from store.replay import verify_log
+from store.snapshot.exporting import ExportRequest, Exports
+from store.snapshot.importing import ImportRequest, Imports
+from store.snapshot.policy import Part
+from store.snapshot.rows import SnapshotRow
+from tests.servers import TestPostgres, TestValkey
+from tests.workers.conftest import HOST, World, dialogue, now, open_world
+from tests.workers.stages import Crew
+
+EVERYTHING = frozenset(Part)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def elsewhere(servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection) -> AsyncIterator[World]:
+    """The same tenant on another database, empty."""
+    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
+    opened = await open_world(database)
+    yield opened
+    await opened.database.close()
+    await database.drop(by=administrator)
+
+
+async def export(world: World, parts: frozenset[Part] = EVERYTHING, limit: int = 7, **asked: object) -> list[str]:
+    """Every event of an export, as JSON texts."""
+    exports = Exports(world.database, now)
+    row = await exports.begin(HOST, ExportRequest(parts, "test", **asked))  # type: ignore[arg-type]
+    found = list[str]()
+    while row.status != "done":
+        page = await exports.read_page(HOST, row.snapshot_id, row.place, limit)
+        found += page.events
+        row = page.row
+    return found
+
+
+async def take(world: World, events: list[str], batch: int = 11, **asked: object) -> SnapshotRow:
+    """Take these events in, and finish."""
+    imports = Imports(world.database, now)
+    row = await imports.begin(HOST, ImportRequest(EVERYTHING, "test", uuid4(), HOST, **asked))  # type: ignore[arg-type]
+    for first in range(0, len(events), batch):
+        lines = [orjson.loads(one) for one in events[first : first + batch]]
+        row = (await imports.take(HOST, row.snapshot_id, first, lines)).row
+    while row.status != "done":
+        row = await imports.finish(HOST, row.snapshot_id, len(events))
+    return row
+
+
+async def fill(world: World) -> None:
+    for n, home in enumerate(("Kyoto", "Lisbon", "Porto")):
+        words = f"My name is Karl Berger. I live in {home}. Karl and Ann Moore met in {home}."
+        await world.append("s", f"t{n}", messages=dialogue(words, f"Ann Moore likes {home}."), gateway=False)
+    await Crew(world).drain()
+
+
+async def verified(world: World) -> list[str]:
+    report = await verify_log(world.postgres.owner_url)
+    assert report.equal
+    return [one.name for one in report.derived if not one.equal]
+
+
+@pytest.mark.law("L5")
+async def test_an_imported_log_is_the_log_and_its_turns_sent_again_are_duplicates(
+    world: World, elsewhere: World
+) -> None:
+    await fill(world)
+    events = await export(world)
+    row = await take(elsewhere, events)
+    assert row.counts["imported"] == row.counts["total"] == len(events) > 30, row.counts
+    await Crew(elsewhere).drain()
+    assert await verified(elsewhere) == []
+    for n, home in enumerate(("Kyoto", "Lisbon", "Porto")):
+        words = f"My name is Karl Berger. I live in {home}. Karl and Ann Moore met in {home}."
+        again = await elsewhere.append(
+            "s", f"t{n}", messages=dialogue(words, f"Ann Moore likes {home}."), gateway=False
+        )
+        assert isinstance(again, Appended)
+        assert again.duplicate
+    assert {identify(one) for one in await export(elsewhere)} == {identify(one) for one in events}
+
+
+def identify(event: str) -> UUID:
+    return UUID(orjson.loads(event)["id"])
+
+
+async def test_memory_without_history_holds_no_message_and_lacks_no_parent(world: World, elsewhere: World) -> None:
+    await fill(world)
+    events = await export(world, frozenset({Part.MEMORY}))
+    assert not any('"origin": "message"' in one for one in events)
+    assert not any("AgentSessionHistory" in one for one in events)
+    row = await take(elsewhere, events)
+    assert row.counts["imported"] == len(events) > 5
+    assert await verified(elsewhere) == []
+
+
+async def test_a_masked_export_holds_no_stored_sentence_name_or_number(world: World) -> None:
+    said = "Grimpenmire is the cellar of Zelda Quistgaard, door 48151623, zelda@quistgaard.example."
+    await world.append("Wolfsangel", "Nachtigall", messages=dialogue(said, "Noted, Zelda."), gateway=False)
+    await Crew(world).drain()
+    plain, masked = await export(world), await export(world, masked=True)
+    assert len(plain) == len(masked)
+    private = ("Grimpenmire", "Zelda", "Quistgaard", "48151623", "Wolfsangel", "Nachtigall", said, "cellar")
+    for value in private:
+        assert any(value in one for one in plain), value
+        assert not any(value.lower() in one.lower() for one in masked), value
+    assert not any("bodyDigest" in one for one in masked)
+    assert (await world.sql("select mark_key from afterturn.snapshot_t where masked"))[0][0] is None
+
+
+async def test_a_file_with_one_broken_event_of_each_kind_is_counted(world: World, elsewhere: World) -> None:
+    await fill(world)
+    events = [orjson.loads(one) for one in await export(world)]
+    bank, unit = events[0], next(one for one in events if one["type"] == "AgentMemoryUnitRetainedEvent")
+    orphan = {**unit, "id": str(uuid4()), "data": {**unit["data"], "bankId": str(uuid4()), "unitId": str(uuid4())}}
+    orphan.pop("subject")
+    broken = [
+        {**unit, "type": "AgentMemoryCreatedEvent"},
+        {**unit, "host": str(uuid4())},
+        {**unit, "time": "yesterday"},
+        {**unit, "id": "1"},
+        {**unit, "aggregateversion": 0},
+        {**unit, "data": {**unit["data"], "embedding": [0.1]}},
+        {**unit, "subject": "a|b|c"},
+        {**unit, "data": {**unit["data"], "unitId": None}},
+        "no object",
+    ]
+    again = {**bank, "aggregateversion": "1"}
+    imports = Imports(elsewhere.database, now)
+    row = await imports.begin(HOST, ImportRequest(EVERYTHING, "test", uuid4(), HOST))
+    lines = [bank, again, unit, orphan, *broken]
+    taken = await imports.take(HOST, row.snapshot_id, 0, lines)
+    counts = taken.row.counts
+    assert (counts["total"], counts["imported"]) == (len(lines), 2), counts
+    assert (counts["skippedDuplicateInput"], counts["parked"], counts["failed"]) == (1, 1, len(broken))
+    assert {one.event for one in taken.problems} == set(range(4, len(lines) + 1))
+    older = await imports.take(HOST, row.snapshot_id, len(lines), [bank, {**unit, "id": str(uuid4())}])
+    assert older.row.counts["skippedExactDuplicate"] == older.row.counts["skippedExistingTarget"] == 1
+    with pytest.raises(SnapshotRefused, match="send those from there on"):
+        await imports.take(HOST, row.snapshot_id, 99, [bank])
+    assert (await imports.take(HOST, row.snapshot_id, 0, lines)).row.counts["total"] == len(lines) + 2
+
+
+@pytest.mark.law("L11")
+async def test_what_is_erased_stays_erased_on_both_sides(world: World, elsewhere: World) -> None:
+    await fill(world)
+    before = await export(world)
+    await take(elsewhere, before)
+    [first, *_] = await world.sql(
+        "select unit_id from afterturn.agent_memory_unit_t where origin = 'message' and content like '%Kyoto%'"
+    )
+    for one, erased in ((world, str(first.unit_id)), (elsewhere, "s")):
+        kind = Kind.UNIT if one is world else Kind.SESSION
+        erasures = Erasures(one.database, now)
+        await erasures.run(HOST, await erasures.request(HOST, ErasureTarget(kind, "default", erased)))
+    # Erased in the target: nothing of it comes back.
+    row = await take(elsewhere, before)
+    assert row.counts["skippedErased"] > 0
+    assert row.counts["imported"] == 0
+    texts = "select count(*) from afterturn.agent_memory_unit_t where content like '%Lisbon%'"
+    assert (await elsewhere.sql(texts))[0][0] == 0
+    receipt = await Erasures(world.database, now).receipt(
+        HOST, (await world.sql("select erasure_id from afterturn.erasure_t where kind = 'unit'"))[0][0]
+    )
+    assert any(one.startswith("export ") for one in receipt.unreached)
+
+
+@pytest.mark.law("L11")
+async def test_what_the_snapshot_says_is_erased_is_erased_where_it_is_taken_in(world: World, elsewhere: World) -> None:
+    await fill(world)
+    await take(elsewhere, await export(world))
+    unit = (
+        await world.sql(
+            "select unit_id from afterturn.agent_memory_unit_t where origin = 'message' and content like '%Kyoto%'"
+        )
+    )[0][0]
+    erasures = Erasures(world.database, now)
+    await erasures.run(HOST, await erasures.request(HOST, ErasureTarget(Kind.UNIT, "default", str(unit))))
+    row = await take(elsewhere, await export(world))
+    assert row.counts["erasedHere"] >= 1
+    left = await elsewhere.sql("select content from afterturn.agent_memory_unit_t where unit_id = :unit", unit=unit)
+    assert left[0][0] == ""
+    assert await verified(elsewhere) == []
+
+
+async def test_ended_things_stay_ended_and_another_body_is_a_conflict_that_says_why(
+    world: World, elsewhere: World
+) -> None:
+    await fill(world)
+    unit = (await world.sql("select unit_id from afterturn.agent_memory_unit_t where origin = 'message' limit 1"))[0][0]
+    await Units(world.database, now).forget(HOST, "default", unit)
+    await take(elsewhere, await export(world))
+    active = await elsewhere.sql("select active from afterturn.agent_memory_unit_t where unit_id = :unit", unit=unit)
+    assert active[0][0] is False
+    new = NewTurn("default", "s", "t1", dialogue("Another thing entirely."))
+    [answer] = await elsewhere.turns.append(HOST, [new])
+    assert isinstance(answer, TurnConflict)
+    assert "came by a snapshot" in str(answer)
+
+
+async def test_quotas_count_what_an_import_brings(world: World, elsewhere: World) -> None:
+    await fill(world)
+    events = await export(world)
+    await elsewhere.sql(
+        "insert into afterturn.quota_t (host_id, scope_id, max_turns) values (:host, :host, 2)", host=HOST
+    )
+    with pytest.raises(QuotaExceeded, match="max_turns"):
+        await take(elsewhere, events)
+    await elsewhere.sql("update afterturn.quota_t set max_turns = 3")
+    row = await take(elsewhere, events)
+    assert row.status == "done"
+    assert (await elsewhere.sql("select turns from afterturn.quota_t"))[0][0] == 3
