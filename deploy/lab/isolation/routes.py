@@ -193,14 +193,20 @@ def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
     return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
 
 
-def _make_preview_route(kind: str, *, by_id: bool = False, **named: Callable[[Trial], str]) -> TrialRoute:
+def _make_preview_route(
+    kind: str,
+    others: SharedRights = SharedRights.MUST_NOT,
+    *,
+    by_id: bool = False,
+    **named: Callable[[Trial], str],
+) -> TrialRoute:
     """Return a way to preview an erasure: it needs the rights of one."""
-    erase = _make_erase_route(kind, SharedRights.MUST_NOT, by_id=by_id, **named)
+    erase = _make_erase_route(kind, others, by_id=by_id, **named)
 
     def ask(one: Trial) -> TrialRequest:
         return TrialRequest("POST", "/api/v1/erasures/preview", erase.ask(one).body)
 
-    return TrialRoute(ask, by_id, SharedRights.MUST_NOT, seldom=True)
+    return TrialRoute(ask, by_id, others, seldom=True)
 
 
 def _make_erase_route(
@@ -352,7 +358,7 @@ ROUTES: dict[str, TrialRoute] = {
         "document", by_id=True, doc_id=lambda t: t.things.doc
     ),
     "POST /api/v1/erasures/preview of a directive": _make_preview_route(
-        "directive", by_id=True, directive_id=lambda t: t.things.directive
+        "directive", SharedRights.CURATORS_MAY, by_id=True, directive_id=lambda t: t.things.directive
     ),
     "POST /api/v1/erasures/preview of a memory": _make_preview_route("memory", memory_id=lambda _: MEMORY),
     "POST /api/v1/erasures/preview of a session": _make_preview_route("session", session_id=lambda _: SESSION),

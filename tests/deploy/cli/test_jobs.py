@@ -13,6 +13,7 @@ import pytest
 from deploy.cli.operator_command import read_operator_name
 from store.ledger.stages import TURN_STAGES, Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, turn_id
+from tests.generations import make_generation_live
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 from tests.servers import TestPostgres
@@ -175,6 +176,8 @@ async def test_every_command_of_an_operator_is_in_the_call_audit(busy: Busy) -> 
 async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_only_read_is_not(busy: Busy) -> None:
     made = await busy.answer("keys", "create", "--label", "bot")
     await busy.append(("monday", "1"))
+    async with busy.opened() as database:
+        await make_generation_live(database, 77)
     for command in (["keys", "list"], ["quota", "show"], ["erase", "session", "monday", "--dry-run"], ["replay"]):
         await busy.run(*command, "--json")
     await busy.answer("quota", "set", "--max-turns", "10")

@@ -11,6 +11,7 @@ from store.ledger.stages import OWN
 from store.maintenance import Pruning
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, Busy, Operated
+from tests.generations import make_generation_live
 from tests.store.erasure.dump import dump, rows_of
 
 OLD = datetime.now(UTC) - timedelta(days=30)
@@ -80,6 +81,7 @@ async def test_an_index_over_vectors_is_built_by_hand_where_a_bank_needs_one(
     async with database.tenant(HOST_ID) as connection:
         carry = text("select carried from afterturn.post_words(:host, :bank, 10, true)")
         await connection.execute(carry, {"host": HOST_ID, "bank": identity.bank_id(HOST_ID, "default")})
+    await make_generation_live(database, 77)
     await database.close()
     monkeypatch.setenv("AFTERTURN_RECALL__EXACT_UNITS", "0")
     [needed] = (await operated.answer("maintenance", "--task", "vector_indexes", "--dry-run"))["tasks"]

@@ -469,6 +469,7 @@ async def test_every_page_is_readable_for_everyone(
 async def test_the_console_is_worked_by_keyboard_alone_and_speaks_german(ana: Tenant, visitor: Visitor) -> None:
     await remember(ana, "I moved to Ljubljana in May")
     await visitor.page.goto(f"{visitor.url}/console")
+    await visitor.page.locator("input:focus").wait_for()
     await visitor.page.keyboard.type(ana.token)
     await visitor.page.keyboard.press("Enter")
     await visitor.sees("Banks that your key reaches")
