@@ -1,11 +1,12 @@
 """The models of a process: the live one, which is asked, and those beside it that get vectors of every text, too."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embeddings.errors import EmbeddingError
+from embeddings.errors import EmbeddingError, ModelUnreachable
 from embeddings.protocol import Embedder
 
 
@@ -26,6 +27,47 @@ class AbsentModel:
         """Return 0: a refusal takes no time."""
         del texts
         return 0.0
+
+
+class LoadingModel:
+    """Stands for the settings' model until it is known which model is live: texts wait for that."""
+
+    def __init__(self, own: Embedder) -> None:
+        """Wait for this model, or for another one in its place."""
+        self._own = own
+        self._decided = asyncio.Event()
+        self._live: Embedder = own
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._own.name
+
+    @property
+    def generation(self) -> int:
+        """The model's generation."""
+        return self._own.generation
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the model's vectors; 0 until it is known."""
+        return self._own.dimensions
+
+    def decide(self, live: Embedder) -> None:
+        """Say which model is live."""
+        self._live = live
+        self._decided.set()
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the model's vectors once it is live; raise ModelUnreachable where another generation is."""
+        await self._decided.wait()
+        if self._live.generation != self.generation:
+            raise ModelUnreachable("another model is live")
+        return await self._live.embed(texts)
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        """Return the model's estimate."""
+        return self._own.estimate_ms(texts)
 
 
 class SwitchingEmbedder:

@@ -18,7 +18,7 @@ from embeddings.protocol import Embedder
 from embeddings.registry import OwnedEmbedder, create_embedder, find_sources, name_source
 from embeddings.remote import RemoteEmbedder
 from embeddings.settings import EmbeddingSettings
-from embeddings.switching import AbsentModel, SwitchingEmbedder
+from embeddings.switching import AbsentModel, LoadingModel, SwitchingEmbedder
 from store.database import Database
 from store.database_outage import may_pass
 from store.derived.generations import Generation, GenerationState, note_behind, offer_model, read_generations
@@ -45,8 +45,8 @@ class ModelKeeper:
         self._database, self._settings, self._data = database, settings, data
         self.own = create_embedder(settings, data)
         self._error: EmbeddingError | None = ModelUnreachable(LOADING)
-        waiting = AbsentModel(self.own.name, self.own.generation, self.own.dimensions, ModelUnreachable(LOADING))
-        self.embedder = SwitchingEmbedder(waiting, self._rest_behind)
+        self._waiting = LoadingModel(self.own)
+        self.embedder = SwitchingEmbedder(self._waiting, self._rest_behind)
         self._models: dict[int, OwnedEmbedder] = {self.own.generation: self.own}
         self._loaded: dict[int, float] = {}
         self._resting: dict[int, tuple[float, EmbeddingError]] = {}
@@ -192,6 +192,7 @@ class ModelKeeper:
         self._error = model.why if isinstance(model, AbsentModel) else None
         self._decided = True
         self.embedder.set_models(model, self.embedder.beside, self.embedder.lacking)
+        self._waiting.decide(model)
         told = (self.own.name, model.name)
         if live is not None and live.number != self.own.generation and told != self._told:
             step = "run `afterturn embeddings build`, then `switch`" if self._error is None else str(self._error)

@@ -28,6 +28,7 @@ from store.errors import (
     BankInUse,
     ErasedMeanwhile,
     EventRefused,
+    GenerationRefused,
     InvalidDatabaseUrl,
     InvalidEvent,
     InvalidTenantName,
@@ -93,6 +94,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     NotSettled: Wire(409, "VERSION_CONFLICT"),
     # Only an operator's call raises it: its text names another tenant.
     TargetTaken: Wire(409, "TARGET_TAKEN"),
+    GenerationRefused: Wire(409, "GENERATION_REFUSED"),
     SnapshotRefused: Wire(409, "SNAPSHOT_REFUSED"),
     RestoredElsewhere: Wire(409, "RESTORED_ELSEWHERE"),
     ResourceBusy: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),

@@ -46,6 +46,7 @@ MEANINGS: Mapping[str, str] = {
     "BANK_IN_USE": "something lives in this bank, which `details` counts; end that first",
     "TURN_ERASED": "the turn was erased, and its name is used up; send it under another name to store it anew",
     "TARGET_TAKEN": "another tenant or bank has, or had, this user of the gateway; name another user",
+    "GENERATION_REFUSED": "a generation of vectors does not allow the change; the message says what to do first",
     "SNAPSHOT_REFUSED": "a snapshot is not made or taken in as asked; the message says what to do instead",
     "VERSION_CONFLICT": "another version is in the log than was expected; read it again",
     "PARENT_MISSING": "what this belongs to was never created; create that first",

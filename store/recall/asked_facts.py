@@ -120,6 +120,11 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_marriage", "user_wife", "user_husband", "user_partner"),
     ),
     (_compile(r"languages? (?:do|can) i speak"), ("user_speaks",)),
+    (_compile(r"what (?:else )?do i (?:like|love|enjoy|prefer)"), ("user_like", "user_preference")),
+    (
+        _compile(r"what (?:else )?do i (?:dislike|hate)", r"what (?:can't i|do(?:n't| not) i) (?:like|stand)"),
+        ("user_dislike",),
+    ),
 )
 _FAVOURITE = re.compile(
     r"\b(?:what|which|who|tell|remember|know|say)\b.*\bmy favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?)"

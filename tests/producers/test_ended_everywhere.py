@@ -124,10 +124,14 @@ TRIP: dict[str, Any] = {"bank": f"{MARK} trip"}
 def list_questions(tenant: Tenant, **moment: str) -> dict[str, Read]:
     """Return questions by their names; `moment` is what they are about.
 
-    Each arm is asked alone; two of them answer only where the question asks for what they find.
+    Each arm is asked alone; three of them answer only where the question asks for what they find.
     """
     arms = [arm.name for arm in ARMS]
-    asks = {"recent": {"query": "What did I just say?"}, "time": {"query": "What was said today?"}}
+    asks = {
+        "recent": {"query": "What did I just say?"},
+        "time": {"query": "What was said today?"},
+        "facts": {"query": "What do I like?"},
+    }
     asked: dict[str, dict[str, Any]] = {
         **{f"arm {one}": {"without": [arm for arm in arms if arm != one], **asks.get(one, {})} for one in arms},
         "facts": {"kinds": ["world"]},
@@ -207,7 +211,8 @@ async def test_what_has_ended_is_in_no_answer_of_any_read_whether_or_not_an_even
     users = (await tenant.http.get("/api/v1/users")).json()["users"]
     quiet.clock.ahead = 10 * MINUTE
     assert await told_by(reads) == set()
-    assert await told_by(before) == {*before}
+    # Facts are asked for as they hold now.
+    assert {*before} - await told_by(before) == {"arm facts"}
     assert len(users) == len((await tenant.http.get("/api/v1/users")).json()["users"]) + 1
     ending = quiet.memory.sessions._dependencies.ending
     assert ending is not None
@@ -217,5 +222,5 @@ async def test_what_has_ended_is_in_no_answer_of_any_read_whether_or_not_an_even
     await work_through(quiet)
     assert await told_by(reads) == set()
     # What was drawn from it went with the event, and its place in time; its text is found by words and meaning.
-    assert {*before} - await told_by(before) == {"arm recent", "arm time", "reflections"}
+    assert {*before} - await told_by(before) == {"arm facts", "arm recent", "arm time", "reflections"}
     await tenant.http.aclose()

@@ -36,6 +36,8 @@ ASKED = {
     "What\u2019s my dog called?": ("user_dog",),
     "What's the name of my sister?": ("user_sister",),
     "What languages do I speak?": ("user_speaks",),
+    "What do I like?": ("user_like", "user_preference"),
+    "What do I hate?": ("user_dislike",),
 }
 NOT_ASKED = (
     "",

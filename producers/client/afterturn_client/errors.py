@@ -152,6 +152,7 @@ BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
         "KEY_REUSED": EventRefusedError,
         "BANK_IN_USE": EventRefusedError,
         "TARGET_TAKEN": EventRefusedError,
+        "GENERATION_REFUSED": EventRefusedError,
         "SNAPSHOT_REFUSED": EventRefusedError,
         "PARENT_MISSING": EventRefusedError,
         "RESTORED_ELSEWHERE": EventRefusedError,

@@ -1,5 +1,6 @@
 """Which model a process asks is what the database says, whatever its settings name and whenever it started."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -94,6 +95,19 @@ async def test_the_first_process_makes_its_model_live_and_no_later_one_changes_t
         ("all-MiniLM-L6-v2 (weights)", "small"),
     ]
     assert "afterturn embeddings build" in warned[0]["next_step"]
+
+
+async def test_texts_wait_until_it_is_known_which_model_is_live(lonely: Database, tmp_path: Path) -> None:
+    settings = EmbeddingSettings.model_validate({"model": "", "variant": Variant.WEIGHTS})
+    keeper = ModelKeeper(lonely, settings, tmp_path)
+    try:
+        early = asyncio.ensure_future(pin_model(keeper.embedder).embed(["the train is late"]))
+        await asyncio.sleep(0)
+        assert not early.done()
+        await keeper.load()
+        assert np.array_equal(await early, await keeper.embedder.embed(["the train is late"]))
+    finally:
+        await keeper.close()
 
 
 async def test_every_process_follows_a_switch_a_rollback_and_a_drop(
