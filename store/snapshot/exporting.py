@@ -3,7 +3,9 @@
 The events are those of transactions that had ended when the export began: whoever resumes it reads the same ones.
 """
 
+import asyncio
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +17,7 @@ from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.errors import RestoredElsewhere, SnapshotRefused
+from store.errors import ResourceBusy, RestoredElsewhere, SnapshotRefused
 from store.log.catalog import Aggregate
 from store.log.reader import is_log_of_cluster
 from store.off_loop import run_off_loop
@@ -32,11 +34,14 @@ PAGE = 2000
 PAGE_BYTES = 4_000_000
 #: What an export counts: events, markers of erased ones, events of each kind of aggregate.
 EXPORTED = ("events", "erased", *(one.value for one in Aggregate))
+#: How long an export waits for transactions that are older than the last event, and how often it looks.
+SETTLE_S, LOOK_S = 5.0, 0.05
 #: Exports whose marks a process keeps ready.
 MASKERS = 4
 
 HEAD = text("""
-    select cast(pg_snapshot_xmin(pg_current_snapshot()) as text) as xid, coalesce(max(e.position), 0) as head
+    select cast(pg_snapshot_xmin(pg_current_snapshot()) as text) as xid, coalesce(max(e.position), 0) as head,
+           coalesce(max(e.xid) >= pg_snapshot_xmin(pg_current_snapshot()), false) as is_ahead
       from afterturn.event_store_t e where e.host_id = :host""")
 # A unit that is a message of a conversation is history, all others are memory; an erased one keeps its origin.
 # Mentions and links of a message are history, too, so that no event of memory lacks what it belongs to.
@@ -91,11 +96,12 @@ class Exports:
         self._maskers: dict[UUID, Masker] = {}
 
     async def begin(self, host: UUID, asked: ExportRequest) -> SnapshotRow:
-        """Begin an export of what the log holds now, and return its row. Raises RestoredElsewhere."""
+        """Begin an export of what the log holds now, and return its row.
+
+        Raises RestoredElsewhere; ResourceBusy where a transaction that is older than the log's last event does not end.
+        """
+        head = await self._read_head(host)
         async with self._database.tenant(host) as connection:
-            if not await is_log_of_cluster(connection):
-                raise RestoredElsewhere
-            head = (await connection.execute(HEAD, {"host": host})).one()
             row = SnapshotRow(
                 host,
                 uuid4(),
@@ -112,6 +118,20 @@ class Exports:
             )
             await rows.insert_row(connection, row)
         return row
+
+    async def _read_head(self, host: UUID) -> Row[Any]:
+        """Return up to where the log is read, once every event in it is of a transaction that readers see as ended."""
+        until = time.monotonic() + SETTLE_S
+        while True:
+            async with self._database.tenant(host) as connection:
+                if not await is_log_of_cluster(connection):
+                    raise RestoredElsewhere
+                head = (await connection.execute(HEAD, {"host": host})).one()
+            if not head.is_ahead:
+                return head
+            if time.monotonic() > until:
+                raise ResourceBusy("a long transaction of this database server has not ended: try again")
+            await asyncio.sleep(LOOK_S)
 
     async def read_page(self, host: UUID, snapshot: UUID, after: int, limit: int = PAGE) -> ExportedPage:
         """Return the events after a position; with the last page the export is done.

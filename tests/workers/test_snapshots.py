@@ -1,15 +1,17 @@
 """A snapshot of a tenant, written out and taken in elsewhere."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
 
 import orjson
 import pytest
 import pytest_asyncio
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.erasure import Erasures, ErasureTarget, Kind
-from store.errors import QuotaExceeded, SnapshotRefused, TurnConflict
+from store.errors import QuotaExceeded, ResourceBusy, SnapshotRefused, TurnConflict
 from store.memory.turns import Appended, NewTurn
 from store.memory.units import Units
 from store.replay import verify_log
@@ -207,6 +209,24 @@ async def test_ended_things_stay_ended_and_another_body_is_a_conflict_that_says_
     [answer] = await elsewhere.turns.append(HOST, [new])
     assert isinstance(answer, TurnConflict)
     assert "came by a snapshot" in str(answer)
+
+
+async def test_an_export_waits_for_transactions_that_are_older_than_the_last_event(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(world)
+    whole = await export(world)
+    async with world.database.operator() as connection:
+        await connection.execute(text("select pg_current_xact_id()"))
+        await world.append("s", "later", messages=dialogue("I moved to Oslo.", "Noted."), gateway=False)
+        monkeypatch.setattr("store.snapshot.exporting.SETTLE_S", 0.2)
+        with pytest.raises(ResourceBusy):
+            await export(world)
+        monkeypatch.undo()
+        exporting = asyncio.ensure_future(export(world))
+        await asyncio.sleep(0.2)
+        assert not exporting.done()
+    assert len(await exporting) > len(whole)
 
 
 async def test_quotas_count_what_an_import_brings(world: World, elsewhere: World) -> None:
