@@ -27,7 +27,7 @@ pictures: $(STAMP) ## the console's pictures of README and docs, taken of the de
 	@AFTERTURN_PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 -m nightly tests/deploy/lab/demo/test_keep.py
 
 test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not nightly and not live"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not nightly and not live"
 
 live: $(STAMP) ## tests that start processes one after another: `afterturn up`, killed processes, chaos, restores
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "live and not nightly"
