@@ -14,6 +14,9 @@ from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import QuotaExceeded, ResourceBusy, SnapshotRefused, TurnConflict
 from store.memory.turns import Appended, NewTurn
 from store.memory.units import Units
+from store.recall.query import RecallQuery
+from store.recall.recaller import Recaller
+from store.recall.settings import RecallSettings
 from store.replay import verify_log
 from store.snapshot.exporting import ExportRequest, Exports
 from store.snapshot.importing import ImportRequest, Imports
@@ -21,7 +24,7 @@ from store.snapshot.policy import Part
 from store.snapshot.rows import SnapshotRow
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import HOST, World, dialogue, now, open_world
-from tests.workers.stages import Crew
+from tests.workers.stages import Crew, KnownEmbedder
 
 EVERYTHING = frozenset(Part)
 
@@ -227,6 +230,52 @@ async def test_an_export_waits_for_transactions_that_are_older_than_the_last_eve
         await asyncio.sleep(0.2)
         assert not exporting.done()
     assert len(await exporting) > len(whole)
+
+
+async def test_an_import_goes_on_where_it_ended(world: World, elsewhere: World) -> None:
+    await fill(world)
+    lines = [orjson.loads(one) for one in await export(world)]
+    asked = ImportRequest(EVERYTHING, "test", uuid4(), HOST)
+    row = await Imports(elsewhere.database, now).begin(HOST, asked)
+    await Imports(elsewhere.database, now).take(HOST, row.snapshot_id, 0, lines[:20])
+    # Another process, which knows nothing of the first, is sent the file from its beginning.
+    later = Imports(elsewhere.database, now)
+    again = await later.begin(HOST, asked)
+    assert (again.snapshot_id, again.place) == (row.snapshot_id, 20)
+    with pytest.raises(SnapshotRefused, match="20"):
+        await later.take(HOST, row.snapshot_id, 21, lines[21:])
+    taken = (await later.take(HOST, row.snapshot_id, 0, lines)).row
+    while taken.status != "done":
+        taken = await later.finish(HOST, row.snapshot_id, len(lines))
+    assert taken.counts["imported"] == taken.counts["total"] == len(lines)
+    await Crew(elsewhere).drain()
+    assert await verified(elsewhere) == []
+
+
+async def test_with_fail_fast_nothing_of_a_batch_with_a_failed_event_is_written(world: World, elsewhere: World) -> None:
+    await fill(world)
+    lines = [orjson.loads(one) for one in await export(world)]
+    lines[5] = lines[5] | {"type": "Unheard"}
+    imports = Imports(elsewhere.database, now)
+    row = await imports.begin(HOST, ImportRequest(EVERYTHING, "test", uuid4(), HOST))
+    with pytest.raises(SnapshotRefused):
+        await imports.take(HOST, row.snapshot_id, 0, lines, fail_fast=True)
+    assert await elsewhere.sql("select 1 from afterturn.event_store_t") == []
+    taken = await imports.take(HOST, row.snapshot_id, 0, lines)
+    assert taken.row.counts["failed"] == 1
+    assert [one.event for one in taken.problems if one.counter == "failed"] == [6]
+
+
+async def test_what_was_imported_is_recalled_at_once(world: World, elsewhere: World) -> None:
+    await fill(world)
+    await take(elsewhere, await export(world))
+    recaller = Recaller(elsewhere.database, KnownEmbedder(), RecallSettings(), clock=now)
+    for workers in ("before", "after"):
+        found = (await recaller.recall(HOST, RecallQuery("default", "Who met in Kyoto?", k=5))).items
+        assert found[0].text.endswith("Karl and Ann Moore met in Kyoto."), workers
+        await Crew(elsewhere).drain()
+    vectors = "select unit_id from afterturn.unit_vector_t order by unit_id"
+    assert await elsewhere.sql(vectors) == await world.sql(vectors) != []
 
 
 async def test_quotas_count_what_an_import_brings(world: World, elsewhere: World) -> None:
