@@ -1,7 +1,5 @@
 """The clients: `AsyncAfterturn` awaits, `Afterturn` blocks; both run the calls of `calls.py`."""
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -10,6 +8,7 @@ from uuid import UUID
 import httpx
 
 from afterturn_client import answers, calls, lists, memories, queries
+from afterturn_client.attempts import make_attempts, make_attempts_blocking
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.commands import run_command
 from afterturn_client.contract.banks import BankDetails, DirectiveDetails
@@ -20,9 +19,9 @@ from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.units import Unit
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
-from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
+from afterturn_client.retry import RetryPolicy, plan_attempts
 from afterturn_client.target import ServiceTarget
-from afterturn_client.transport import Lost, Reply, exchange_blocking, exchange_once, open_client
+from afterturn_client.transport import open_client
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
@@ -315,18 +314,7 @@ class AsyncAfterturn:
 
     async def _run(self, call: ApiCall[T]) -> T:
         steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
-        outcome: Reply | Lost | None = None
-        try:
-            while True:
-                step = steps.send(outcome)
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    outcome = None
-                else:
-                    outcome = await exchange_once(self._http, step, traced=self._traced)
-        except StopIteration as done:
-            result: T = done.value
-        return result
+        return await make_attempts(self._http, steps, traced=self._traced)
 
 
 class Afterturn:
@@ -583,15 +571,4 @@ class Afterturn:
 
     def _run(self, call: ApiCall[T]) -> T:
         steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
-        outcome: Reply | Lost | None = None
-        try:
-            while True:
-                step = steps.send(outcome)
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                    outcome = None
-                else:
-                    outcome = exchange_blocking(self._http, step)
-        except StopIteration as done:
-            result: T = done.value
-        return result
+        return make_attempts_blocking(self._http, steps)

@@ -1,6 +1,5 @@
 """Memory that is written by commands to a portal: each is an event, and readable when it is answered."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -10,6 +9,7 @@ import httpx
 
 from afterturn_client import calls, queries
 from afterturn_client.arguments import check_objects, check_text
+from afterturn_client.attempts import make_attempts
 from afterturn_client.calls import ApiCall
 from afterturn_client.commands import run_portal_command
 from afterturn_client.errors import ApiError, EventRefusedError, InvalidAnswerError, NotFoundError
@@ -21,13 +21,10 @@ from afterturn_client.memory_store.protocol import (
     MemoryStoreError,
     StoredUnit,
 )
-from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
+from afterturn_client.retry import RetryPolicy, plan_attempts
 from afterturn_client.transport import (
-    Lost,
-    Reply,
     check_base_url,
     check_way,
-    exchange_once,
     key_options,
     open_client,
 )
@@ -134,15 +131,4 @@ class PortalCommandStore:
 
     async def _run(self, call: ApiCall[T]) -> T:
         steps = plan_attempts(call, self._retry, self._token, self._origin)
-        outcome: Reply | Lost | None = None
-        try:
-            while True:
-                step = steps.send(outcome)
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    outcome = None
-                else:
-                    outcome = await exchange_once(self._http, step, traced=self._traced)
-        except StopIteration as done:
-            result: T = done.value
-        return result
+        return await make_attempts(self._http, steps, traced=self._traced)
