@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 import pytest
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tests.patience import PATIENCE_S, until, wait_until
+from tests.patience import PATIENCE_S, until
+from tests.serving import serve_in_thread
 
 Answer = Callable[["Seen"], Response]
 
@@ -80,19 +80,8 @@ def loopback(port: int = 0) -> Iterator[Loopback]:
         response = await state.handle(Request(scope, receive))
         await response(scope, receive, send)
 
-    listener = socket.create_server(("127.0.0.1", port))
-    state.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    wait_until(lambda: server.started, "a server on loopback has started")
-    try:
+    with serve_in_thread(app, port) as state.url:
         yield state
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE_S)
-        listener.close()
 
 
 @contextmanager

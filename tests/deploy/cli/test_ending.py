@@ -15,6 +15,7 @@ from deploy.cli import app, main
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
@@ -29,6 +30,7 @@ def ended_by(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> tuple[o
     def command() -> None:
         try:
             signal.raise_signal(number)
+            cleaned.append("went on")
         finally:
             cleaned.append("folder")
 

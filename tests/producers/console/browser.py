@@ -1,14 +1,11 @@
 """A real browser on the console: Debian's Chromium, driven by Playwright; what it reports as a fault fails the test."""
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from axe_playwright_python.base import AXE_FILE_PATH  # type: ignore[import-untyped]  # it has no types
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
@@ -33,20 +30,6 @@ async def open_browser() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         await browser.close()
-
-
-@asynccontextmanager
-async def serve(app: Any, port: int = 0) -> AsyncIterator[str]:
-    """Serve an application on a port of this machine; yields its URL."""
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        server = uvicorn.Server(config)
-        served = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await served
 
 
 @dataclass

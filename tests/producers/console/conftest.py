@@ -6,7 +6,8 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.producers.conftest import World
-from tests.producers.console.browser import Visitor, open_browser, serve, visit
+from tests.producers.console.browser import Visitor, open_browser, visit
+from tests.serving import serve
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

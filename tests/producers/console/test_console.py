@@ -15,8 +15,9 @@ from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.operator_keys import OperatorKeys
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
-from tests.producers.console.browser import Visitor, serve, visit
+from tests.producers.console.browser import Visitor, visit
 from tests.producers.console.said import remember
+from tests.serving import serve
 from tests.workers.targets import hand_to
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.producers.conftest import Tenant, World
-from tests.producers.mcp.test_tools import serve
+from tests.serving import serve
 
 PROGRAM = Path(os.environ.get("AFTERTURN_SCHEMATHESIS", "/nowhere"))
 

@@ -16,7 +16,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.producers.conftest import Tenant, World
-from tests.producers.mcp.test_tools import serve
+from tests.serving import serve
 
 MODULES = Path(os.environ.get("AFTERTURN_NODE_MODULES", "/nowhere"))
 SUITE = MODULES / "@modelcontextprotocol/conformance/dist/index.js"

@@ -12,7 +12,8 @@ import pytest
 from store import identity
 from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import Tenant, World
-from tests.producers.mcp.test_tools import call, client_of, said, serve
+from tests.producers.mcp.test_tools import call, client_of, said
+from tests.serving import serve
 
 pytestmark = pytest.mark.nightly
 

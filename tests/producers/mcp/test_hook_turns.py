@@ -8,7 +8,7 @@ import pytest
 
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_hook_echoes import entry, run_hook
-from tests.producers.mcp.test_tools import serve
+from tests.serving import serve
 
 SESSION = "5f2d9a10"
 SECRET = "sk-ant-api03-" + "Ab3dEf9hIj2kLm5nOp8qRs1tUv4wXy7z" * 2

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,6 @@ from typing import Any, get_args
 
 import httpx2
 import pytest
-import uvicorn
 from afterturn_client.reference import is_frame
 from mcp import types
 from mcp.client import Client
@@ -34,6 +32,7 @@ from store import identity
 from tests.patience import until
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestValkey
+from tests.serving import serve
 
 MARK = "zq93quartz"
 REFUSED = r'"\$ref"|"\$defs"|"format": "uuid"'
@@ -158,20 +157,6 @@ async def test_clients_that_start_a_program_reach_the_same_memory(
     async with client_of(world, ana) as client:
         assert (await call(client, "memory_search", query="roses"))["results"] == []
         assert (await call(client, "memory_search", query="roses", project="garden"))["results"]
-
-
-@asynccontextmanager
-async def serve(app: Any) -> AsyncIterator[str]:
-    """Serve an application on a socket of this machine; yields its URL."""
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(config)
-        served = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await served
 
 
 async def test_maintenance_says_what_is_left_and_what_was_done(

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +11,6 @@ from uuid import UUID
 
 import httpx
 import pytest
-import uvicorn
 from starlette.requests import Request
 
 from producers.contract_kit.catalog import CASES
@@ -37,10 +35,11 @@ from producers.plugin.wire import (
 from producers.service.json_values import limit_json_now
 from producers.settings import ApiSettings, FairnessSettings
 from store.errors import NotFound, QuotaExceeded, RateLimited, ResourceBusy, TurnBusy
-from tests.patience import PATIENCE_S, until
+from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.judging import judge
 from tests.producers.contract_kit.reference import ReferenceStore
 from tests.producers.perimeter.plugins import logged
+from tests.serving import serve_in_thread
 
 MEMORY = {"content": "x", "kind": "fact", "source": "agent"}
 
@@ -112,17 +111,8 @@ async def serving(store: PluginStore, *, keyed: bool = False, **limits: Any) -> 
         return store
 
     app = PluginApp(store_of, ApiSettings(**limits))
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            await until(lambda: server.started, "the plugin listens")
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await asyncio.to_thread(thread.join)
+    with serve_in_thread(app) as url:
+        yield url
 
 
 @asynccontextmanager
