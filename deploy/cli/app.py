@@ -202,6 +202,11 @@ COMMANDS: Mapping[str, Command] = {
         "Data",
         "Export a tenant's memory to a file, import it into another deployment, list what was done.",
     ),
+    "memory": Command(
+        "deploy.cli.memory:memory_app",
+        "Data",
+        "Import folders of the file engine of the memory tools, and compare them with this service.",
+    ),
     "generate": Command(
         "deploy.cli.generate:generate_command",
         "Data",

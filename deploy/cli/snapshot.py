@@ -51,7 +51,7 @@ TenantOption = Annotated[str, typer.Option("--host", metavar="NAME", help="The t
 def export_command(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="The file to write; `.gz` and `.zst` (Python 3.14) are compressed."),
+        typer.Argument(metavar="FILE", help="The file to write; `.gz` and `.zst` are compressed."),
     ],
     *,
     include: Annotated[

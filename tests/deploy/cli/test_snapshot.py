@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deploy.cli.compression import zstd
 from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
 from tests.servers import TestPostgres, TestValkey
 
@@ -28,15 +29,17 @@ async def elsewhere(
 
 
 def lines_of(file: Path) -> list[dict[str, object]]:
-    raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    packed = {".gz": gzip.decompress, ".zst": zstd.decompress}.get(file.suffix, bytes)
+    raw = packed(file.read_bytes())
     return [json.loads(line) for line in raw.splitlines()]
 
 
+@pytest.mark.parametrize("end", ["gz", "zst"])
 async def test_a_snapshot_is_written_checked_and_taken_in_and_again_changes_nothing(
-    busy: Busy, elsewhere: Operated, tmp_path: Path
+    busy: Busy, elsewhere: Operated, tmp_path: Path, end: str
 ) -> None:
     await busy.append(("monday", "1"), ("monday", "2"), ("tuesday", "1"))
-    file = tmp_path / "all.jsonl.gz"
+    file = tmp_path / f"all.jsonl.{end}"
     made = await busy.answer("snapshot", "export", str(file), *BOTH)
     first, *events, last = lines_of(file)
     assert (first["format"], first["version"], first["parts"]) == (
