@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -419,16 +420,29 @@ def decode(seen: Seen) -> tuple[dict[str, str], Any]:
     return {one.key: one.value.string_value for one in of_resource.resource.attributes}, span
 
 
-def test_a_collector_that_is_away_holds_up_no_end() -> None:
-    stop = start_tracing(TracingSettings(enabled=True, endpoint="http://127.0.0.1:9"))
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a collector that does not answer; the threads that try it end with the test.
+
+    Their pauses are random, and a later test of hypothesis allows nobody else to draw numbers.
+    """
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "3")
+    before = set(threading.enumerate())
+    yield "http://127.0.0.1:9"
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE_S)
+
+
+def test_a_collector_that_is_away_holds_up_no_end(away: str) -> None:
+    stop = start_tracing(TracingSettings(enabled=True, endpoint=away))
     with trace_operation("lost", kind=SpanKind.CONSUMER):
         pass
     stop()
     assert not is_tracing()
 
 
-def test_of_traces_begun_here_the_ratio_says_how_many_are_sent() -> None:
-    traces = OtlpTraces.create("http://127.0.0.1:9", 0.0, "")
+def test_of_traces_begun_here_the_ratio_says_how_many_are_sent(away: str) -> None:
+    traces = OtlpTraces.create(away, 0.0, "")
     install_tracer(traces.tracer)
     try:
         with trace_operation("begun here", kind=SpanKind.SERVER):
