@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import BigInteger, Integer, Uuid, and_, bindparam, exists, func, select
+from sqlalchemy import BigInteger, ColumnElement, Integer, Subquery, Uuid, bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -28,6 +28,7 @@ MOST_BYTES = 4_194_304
 
 _UNIT, _RETAINED = UNIT.alias("u"), EVENT_STORE.alias("e")
 _MOST, _IN_SESSION = bindparam("most", type_=Integer), bindparam("session", type_=Uuid)
+_MOST_BYTES = bindparam("most_bytes", type_=BigInteger)
 # Whether a turn of the bank waits for projection: one probe of an index, made once a statement.
 _FACTS_WAIT = exists().where(in_bank(LEDGER), LEDGER.c.stage == inline(Stage.PROJECTION), LEDGER.c.undone)
 # More than 0 where a summary may stand before the messages numbered from here on.
@@ -36,28 +37,19 @@ _FIRST_SEQ = (
     .where(in_bank(SESSION_HISTORY), SESSION_HISTORY.c.session_id == _IN_SESSION)
     .scalar_subquery()
 )
-# The original item is stored in the log alone, where an erasure removes it.
 _NEWEST = (
     select(
+        _UNIT.c.host_id,
+        _UNIT.c.bank_id,
+        _UNIT.c.position,
         _UNIT.c.seq,
         _UNIT.c.aggregate_version,
         _UNIT.c.turn_name,
         _UNIT.c.unit_id,
         _UNIT.c.role,
         _UNIT.c.content,
-        _RETAINED.c.data[inline("parts")].astext.label("parts"),
         _FACTS_WAIT.label("facts_wait"),
         _FIRST_SEQ.label("first_seq"),
-    )
-    .join_from(
-        _UNIT,
-        _RETAINED,
-        and_(
-            _RETAINED.c.host_id == _UNIT.c.host_id,
-            _RETAINED.c.bank_id == _UNIT.c.bank_id,
-            _RETAINED.c.position == _UNIT.c.position,
-        ),
-        isouter=True,
     )
     .where(
         in_bank(_UNIT),
@@ -72,16 +64,38 @@ _NEWEST = (
     .limit(_MOST)
     .subquery("n")
 )
-# The server parses what is not returned, too: the size of an item is known only then.
-_BYTES = func.greatest(func.octet_length(_NEWEST.c.content), func.octet_length(_NEWEST.c.parts))
-_MEASURED = select(_NEWEST, (func.sum(_BYTES).over(order_by=_NEWEST.c.seq.desc()) - _BYTES).label("newer")).subquery(
-    "m"
+
+
+def _measure_newer(rows: Subquery, size: ColumnElement[int], name: str) -> Subquery:
+    """Return the rows with `newer`: the sum of the sizes of those that stand behind each."""
+    return select(rows, (func.sum(size).over(order_by=rows.c.seq.desc()) - size).label("newer")).subquery(name)
+
+
+# The length of a text is known without reading it.
+_BY_TEXT = _measure_newer(_NEWEST, func.octet_length(_NEWEST.c.content), "t")
+# The original item is stored in the log alone, where an erasure removes it. The server parses an item to know its size,
+# so it reads no item of a message that its text alone excludes. The limit keeps it from reading an item twice.
+_WITH_ITEMS = (
+    select(
+        *(column for column in _BY_TEXT.c if column.name != "newer"),
+        select(_RETAINED.c.data[inline("parts")].astext)
+        .where(
+            _RETAINED.c.host_id == _BY_TEXT.c.host_id,
+            _RETAINED.c.bank_id == _BY_TEXT.c.bank_id,
+            _RETAINED.c.position == _BY_TEXT.c.position,
+        )
+        .scalar_subquery()
+        .label("parts"),
+    )
+    .where(_BY_TEXT.c.newer < _MOST_BYTES)
+    .order_by(_BY_TEXT.c.seq.desc())
+    .limit(_MOST)
+    .subquery("i")
 )
-RECENT = (
-    select(_MEASURED)
-    .where(_MEASURED.c.newer < bindparam("most_bytes", type_=BigInteger))
-    .order_by(_MEASURED.c.seq.desc())
+_MEASURED = _measure_newer(
+    _WITH_ITEMS, func.greatest(func.octet_length(_WITH_ITEMS.c.content), func.octet_length(_WITH_ITEMS.c.parts)), "m"
 )
+RECENT = select(_MEASURED).where(_MEASURED.c.newer < _MOST_BYTES).order_by(_MEASURED.c.seq.desc())
 
 
 _SESSION, _LEDGER = SESSION_HISTORY.c, LEDGER.c
