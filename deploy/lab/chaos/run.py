@@ -39,9 +39,12 @@ TURNS_A_ROUND = 1500
 PATIENCE_SHARE = 1 / 3
 #: Longest waits in seconds: for turns before a fault, for the stack after one, for all answers, for all stages.
 SEGMENT_S, HEALING_S, ANSWERS_S, DRAIN_S = 60.0, 60.0, 180.0, 240.0
+#: Longest wait for the workers' start in seconds: until then, nothing is left for a fault to interrupt.
+START_S = 180.0
 POLL_INTERVAL_S = 0.25
 PROGRESS_S = 10.0
 
+WORKING = text("select count(*)::int as working from public.afterturn_worker")
 UNDONE = text("select count(*)::int as undone from afterturn.ledger_t where undone")
 NOTHING = text("select 1")
 
@@ -90,7 +93,6 @@ def run_chaos(plan: Plan, say: Say) -> ChaosOutcome:
         place_before_gateway(gateway, plan.sabotage) as url,
         run_private_stack(plan.workers, name="chaos", gateway=url, environment=settings) as stack,
     ):
-        say(f"{plan.workers} workers and a gateway run; {plan.turns} turns are on their way")
         run = _ChaosRun(plan, stack, gateway, say)
         episodes = asyncio.run(run.to_its_end())
         with undisturbed.open_second_database() as endpoint:
@@ -111,12 +113,24 @@ class _ChaosRun:
         self._owner_url = stack.owner_url.get_secret_value()
 
     async def to_its_end(self) -> list[FaultEpisode]:
-        """Send every turn while faults happen, wait until every stage has ended, and return the faults."""
+        """Send every turn while faults happen, wait until every stage has ended, and return the faults.
+
+        Begins when all workers have started: `up` is ready before them, and a fault would seem to last until they work.
+        """
         async with open_observer(self._owner_url) as observer:
+            await self._wait_for_workers(observer)
             episodes = await self._send_and_hurt(observer)
             self._say(f"{self._format_elapsed()} every turn is sent; waiting for the stages")
             await wait_until(lambda: _is_all_done(observer), DRAIN_S, POLL_INTERVAL_S)
         return episodes
+
+    async def _wait_for_workers(self, observer: DatabaseObserver) -> None:
+        """Wait until every worker has registered. Raises StackNotRunning."""
+        wanted = self._plan.workers
+        if not await wait_until(lambda: _do_work(observer, wanted), START_S, POLL_INTERVAL_S):
+            raise StackNotRunning(f"the workers did not start: less than {wanted} after {START_S:.0f} s")
+        self._started, self._began = time.time(), time.monotonic()
+        self._say(f"{wanted} workers and a gateway run; {self._plan.turns} turns are on their way")
 
     async def _send_and_hurt(self, observer: DatabaseObserver) -> list[FaultEpisode]:
         """Send everything while the faults, and requested sabotage, happen; return the faults."""
@@ -224,6 +238,11 @@ async def _is_live(client: httpx.AsyncClient) -> bool:
         return (await client.get(LIVE)).is_success
     except httpx.HTTPError:
         return False
+
+
+async def _do_work(observer: DatabaseObserver, workers: int) -> bool:
+    """Return whether so many workers have registered."""
+    return (await observer.query(WORKING))[0].working >= workers
 
 
 async def _is_all_done(observer: DatabaseObserver) -> bool:
