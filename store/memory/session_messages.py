@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
-from sqlalchemy import Integer, Text, Uuid, and_, bindparam, case, cast, exists, func, select, union_all
+from sqlalchemy import Integer, Text, Uuid, and_, bindparam, case, cast, exists, func, null, or_, select, union_all
 from sqlalchemy.dialects.postgresql import JSONB
 
 from store import identity
@@ -39,7 +39,8 @@ _OF_TURNS = (
         _UNIT.unit_id,
         _UNIT.role,
         _UNIT.name,
-        func.to_jsonb(_UNIT.content, type_=JSONB).label("content"),
+        _UNIT.content.label("said"),
+        null().cast(JSONB).label("told"),
         _UNIT.event_date.label("occurred_at"),
     )
     .where(
@@ -60,7 +61,8 @@ _OF_COMMANDS = (
         cast(_MESSAGE["unitId"].astext, Uuid).label("unit_id"),
         _MESSAGE["role"].astext.label("role"),
         _MESSAGE["name"].astext.label("name"),
-        func.coalesce(_MESSAGE["content"], func.to_jsonb(_KEPT.c.content), type_=JSONB).label("content"),
+        _KEPT.c.content.label("said"),
+        cast(_MESSAGE["content"], JSONB).label("told"),
         cast(_MESSAGE["timestamp"].astext, TIME).label("occurred_at"),
     )
     .outerjoin_from(
@@ -78,13 +80,14 @@ _OF_COMMANDS = (
         in_bank(SESSION_MESSAGE),
         _BROUGHT.session_id == bindparam("session"),
         _BROUGHT.seq >= bindparam("first"),
-        func.coalesce(_MESSAGE["content"], func.to_jsonb(_KEPT.c.content)).is_not(None),
+        or_(_MESSAGE["content"].is_not(None), _KEPT.c.content.is_not(None)),
     )
     .order_by(_BROUGHT.seq.desc())
     .limit(_MOST)
 )
 _BOTH = union_all(select(_OF_TURNS.subquery("of_turns")), select(_OF_COMMANDS.subquery("of_commands"))).subquery("both")
-_BYTES = func.octet_length(cast(_BOTH.c.content, Text))
+# The length of a text is known without reading it; as JSON it is made only of what is returned.
+_BYTES = func.coalesce(func.octet_length(cast(_BOTH.c.told, Text)), func.octet_length(_BOTH.c.said))
 _MEASURED = select(
     _BOTH,
     (func.sum(_BYTES).over(order_by=_BOTH.c.seq.desc()) - _BYTES).label("newer"),
@@ -92,7 +95,10 @@ _MEASURED = select(
 ).subquery("m")
 # `found` in each row: how many messages there are, of turns and of commands, each counted to one beyond `most`.
 NEWEST = (
-    select(*(column for column in _MEASURED.c if column.name != "newer"))
+    select(
+        *(column for column in _MEASURED.c if column.name not in {"newer", "said", "told"}),
+        func.coalesce(_MEASURED.c.told, func.to_jsonb(_MEASURED.c.said), type_=JSONB).label("content"),
+    )
     .where(_MEASURED.c.newer < bindparam("most_bytes"))
     .order_by(_MEASURED.c.seq.desc())
     .limit(_MOST)
