@@ -43,6 +43,7 @@ from store.text.rules.extract import MAX_FACTS_OF_TURN
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.terms import Terms, analyse_text, lexical_text
 from store.text.word_rules import WordRules
+from store.text_lengths import has_at_most
 
 #: The fact type of the rules' units.
 FACT_KIND = "world"
@@ -229,7 +230,7 @@ def _select_waiting(banks: Select[UUID, str]) -> Select[*tuple[Any, ...]]:
         .join(message, true())
         .where(
             message.c.role == bindparam("mined_role"),
-            func.char_length(message.c.content) <= bindparam("characters", type_=Integer),
+            has_at_most(message.c.content, bindparam("characters", type_=Integer)),
             row_lasts(message),
             or_(_USER.is_(None), message.c.user_id == _USER),
         )

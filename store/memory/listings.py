@@ -39,6 +39,7 @@ from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank
 from store.sql_constants import ONE, inline
 from store.tenancy.banks import scope_of
 from store.tenancy.spaces import Space, parse_space
+from store.text_lengths import has_at_most
 
 #: Characters of a unit's text that a list shows.
 SHOWN_CHARACTERS = 2_000
@@ -107,7 +108,7 @@ UNITS = (
         _UNIT.unit_id,
         _UNIT.fact_type,
         func.left(_UNIT.content, SHOWN_CHARACTERS),
-        func.char_length(_UNIT.content) > SHOWN_CHARACTERS,
+        ~has_at_most(_UNIT.content, inline(SHOWN_CHARACTERS)),
         _UNIT.origin,
         _UNIT.session_name,
         _UNIT.turn_name,

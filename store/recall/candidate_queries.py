@@ -35,6 +35,7 @@ from store.recall.pinned_arm import is_pinned
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance, select_vector
 from store.schema import FACT, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
+from store.text_lengths import has_at_most
 
 _UNITS = bindparam("units", type_=ARRAY(Uuid))
 
@@ -90,7 +91,7 @@ def _read_units(wanted: CTE) -> CTE:
             unit.c.unit_id,
             unit.c.fact_type,
             func.left(unit.c.content, characters).label("content"),
-            (func.length(unit.c.content) <= characters).label("whole"),
+            has_at_most(unit.c.content, characters).label("whole"),
             *(unit.c[name] for name in ("session_id", "session_name", "turn_name", "seq", "role", "name")),
             happened_at(unit).label("occurred_at"),
             unit.c.source_memory_ids,
