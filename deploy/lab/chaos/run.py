@@ -242,7 +242,7 @@ async def _is_live(client: httpx.AsyncClient) -> bool:
 
 async def _do_work(observer: DatabaseObserver, workers: int) -> bool:
     """Return whether so many workers have registered."""
-    return (await observer.query(WORKING))[0].working >= workers
+    return bool((await observer.query(WORKING))[0].working >= workers)
 
 
 async def _is_all_done(observer: DatabaseObserver) -> bool:
