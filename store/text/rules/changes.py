@@ -8,7 +8,7 @@ is not clear that the subject is the same, the answer is no.
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import compress, takewhile
@@ -17,6 +17,18 @@ from types import MappingProxyType
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText
+from store.text.rules.told_changes import (
+    CUES,
+    ToldChange,
+    cut_former,
+    drop_came,
+    drop_turned_out,
+    find_phrase,
+    read_now_chosen,
+    read_told_change,
+    reduce_words,
+    turn_cleft,
+)
 from store.text.terms import analyse_text
 
 #: Most characters of a text, words of a sentence and sentences of a text that are read: what is longer tells a story.
@@ -49,6 +61,7 @@ class Sentence:
     words of what is said to hold no more ("instead of npm"); `negated`: the whole sentence says that something does not
     hold, `ended`: that it did before. `text` is the sentence as one of this `name` wrote it, `kinds` are those of the
     facts of one value that it may tell: most sentences are compared by their words alone, so facts are read on demand.
+    `told` is a change that it tells in words of its own; `came`: it says how something "ended up".
     """
 
     words: tuple[str, ...] = field(repr=False)
@@ -61,6 +74,8 @@ class Sentence:
     text: str = field(repr=False)
     name: str | None = field(repr=False)
     kinds: frozenset[str]
+    told: ToldChange | None = field(default=None, repr=False)
+    came: bool = False
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
@@ -111,7 +126,9 @@ _UNSURE = frozenset(
     {"if", "unless", "whether", "would", "could", "might", "maybe", "perhaps", "probably", "should", "wish", "hope"}
     | {"imagine", "suppose", "think", "thinks", "guess", "said", "says", "told", "asked", "ago"}
 )
-_NOT_NOW = re.compile(r"\b(?:may be|used to|last year|in (?:19|20)\d\d)\b")
+_NOT_NOW = re.compile(
+    r"\b(?:may be|(?:am|m|is|s|are|re|was|were|be|been|get|got|getting) used to|last year|in (?:19|20)\d\d)\b"
+)
 _ADDS = word_list("change", "adds")
 _CONTRACTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -154,6 +171,8 @@ _PHRASES = (*_STRONG, *_WEAK, *_ENDS, *_TAKES_BACK)
 _DROPPED_OF_NEGATED = _DROPPED | {"not", "never", "do", "does"} | _CEASES
 _SELF = frozenset({"i", "me", "my", "mine", "we", "us", "our", "ours"})
 _PRONOUNS = frozenset({"i", "we", "you", "he", "she", "they", "it"})
+# What these mean, another sentence tells.
+_POINTING = frozenset({"it", "this", "that", "these", "those", "there"})
 _FOREIGN = (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}), frozenset({"they", "them", "their"}))
 _AUXILIARIES = frozenset({"do", "does", "did", "am", "is", "are", "will", "be", "can", "have", "has"})
 _COPULAS = frozenset({"is", "are", "am"})
@@ -163,11 +182,19 @@ _VALUED, _CHOSEN = word_list("change", "valued"), word_list("change", "chosen")
 _MANY = (word_list("people", "person") | word_list("people", "animal") | word_list("change", "many")) - word_list(
     "change", "single"
 )
+_ATTITUDES, _PLANNED, _ONCE = (word_list("change", kind) for kind in ("attitude", "planned", "past"))
+# A sentence that joins two things keeps one of them, and what was stays so.
+_NOT_ALONE = frozenset({"and", "or", "was", "were", "had", "did"})
+_PEOPLE = word_list("people", "person") | word_list("people", "animal")
+_FIRST, _KIN = frozenset({"i", "we"}), word_list("change", "kin")
+_OURS = (("my",), ("our",))
+_PLACES = frozenset({"name", "other", "place"})
 _COLLECTING, _MOVES = word_list("change", "collecting"), word_list("change", "moves")
 _MONTHS, _DAYS, _COUNTS = (word_list("change", kind) for kind in ("month", "day", "count"))
 _CLOCK = re.compile(r"\d{1,2}[:.]\d\d|\d{1,2}(?:am|pm)|noon|midnight")
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "prof", "st"})
 _BEFORE_VALUE = _PLACED | _TITLES | {"to", "for", "from"}
+_BEHIND_VALUE = _BEFORE_VALUE | {",", "of", "as", "every", "each", "today", "now", "when", "after", "before"}
 _COUNTED = frozenset({"number", "day", "date", "clock"})
 _CHANGED = re.compile(r"\b(?:" + "|".join(map(" ".join, _PHRASES)) + r"|stopped|quit|ceased)\b")
 # A text without any of these words tells no change.
@@ -224,7 +251,7 @@ def _list_needed(old: Sentence) -> Iterator[Hashable]:
 def _list_offered(new: Sentence) -> Iterator[Hashable]:
     yield from ((_BEGINS, new.words[:SOME]), (_ENDS_ALIKE, new.words[-SOME:]), _ANY)
     yield from new.kinds
-    if new.negated or new.taken_back or not _MOVES.isdisjoint(new.words):
+    if new.negated or new.taken_back or new.told or new.came or not _MOVES.isdisjoint(new.words):
         yield _SAYS_CHANGE
 
 
@@ -234,11 +261,18 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
     if not SOME <= len(tokens) <= MOST_WORDS:
         return None
     lows, names = _expand(tokens)
-    taken, change, ended = list[str](), Change.NONE, False
-    if changed and _CHANGED.search(" ".join(lows)):
+    taken, change, told, ended, came = list[str](), Change.NONE, None, False, False
+    if retold := not CUES.isdisjoint(lows):
+        lows, names = drop_turned_out(lows, names)
+        lows, names, ended = cut_former(lows, names)
+        told = read_told_change(lows)
+        lows, names, came = drop_came(lows, names)
+    if (changed or retold) and _CHANGED.search(" ".join(lows)):
         taken, lows, names = _cut_taken_back(lows, names)
-        ended = any(_find(lows, one) >= 0 for one in _ENDS) or bool(_CEASES.intersection(lows))
+        ended = ended or any(find_phrase(lows, one) >= 0 for one in _ENDS) or bool(_CEASES.intersection(lows))
         change, lows, names = _drop_change(lows, names)
+        told = told or (read_now_chosen(lows) if change else None)
+        lows, names = turn_cleft(lows, names)
     negated = ended or "not" in lows or "never" in lows
     if negated:
         lows, names = _first_clause(lows, names)
@@ -248,7 +282,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
     return Sentence(
         tuple(compress(lows, kept)),
         tuple(compress(names, kept)),
-        Change.STRONG if taken else change,
+        Change.STRONG if taken or came else change,
         negated,
         ended,
         not _ADDS.isdisjoint(lows),
@@ -256,6 +290,8 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         text,
         name,
         frozenset(kind for word in telling for kind in _MAY_TELL.get(word, ())),
+        told,
+        came,
     )
 
 
@@ -273,7 +309,7 @@ def _expand(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
     lows, names = list[str](), list[bool]()
     for token in tokens:
         low = token.lower()
-        named = bool(lows) and token[0].isupper() and low not in _PRONOUNS
+        named = bool(lows) and token != low and low not in _PRONOUNS
         if "'" in low or "\u2019" in low:
             parts = _expand_contraction(low.replace("\u2019", "'"))
             lows += parts
@@ -288,15 +324,8 @@ def _expand_contraction(low: str) -> Sequence[str]:
     return _CONTRACTED.get(low) or ((low[:-3], "not") if low.endswith("n't") else (low,))
 
 
-def _find(lows: Sequence[str], phrase: Sequence[str]) -> int:
-    if phrase[0] not in lows:
-        return -1
-    width = len(phrase)
-    return next((at for at in range(len(lows) - width + 1) if tuple(lows[at : at + width]) == tuple(phrase)), -1)
-
-
 def _drop(lows: list[str], names: list[bool], phrase: Sequence[str]) -> tuple[list[str], list[bool], bool]:
-    at = _find(lows, phrase)
+    at = find_phrase(lows, phrase)
     if at < 0:
         return lows, names, False
     end = at + len(phrase)
@@ -306,7 +335,7 @@ def _drop(lows: list[str], names: list[bool], phrase: Sequence[str]) -> tuple[li
 def _cut_taken_back(lows: list[str], names: list[bool]) -> tuple[list[str], list[str], list[bool]]:
     """Return the words of what is taken back ("instead of npm"), and the sentence without them."""
     for phrase in _TAKES_BACK:
-        at = _find(lows, phrase)
+        at = find_phrase(lows, phrase)
         if at >= 0:
             taken = list(takewhile(lambda low: low != "," and low not in _KEPT_BEFORE, lows[at + len(phrase) :]))
             end = at + len(phrase) + len(taken)
@@ -342,7 +371,71 @@ def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
         return _bare(new.words) == _bare(old.words)
     if new.taken_back:
         return _takes_back(new, old)
+    if new.told is not None and _tells_change(new, new.told, old):
+        return True
+    if new.came:
+        new, old = _reduce(new), _reduce(old)
     return _gives_other_value(new, old) or _moves(new, old)
+
+
+def _reduce(one: Sentence) -> Sentence:
+    words, names = reduce_words(one.words, one.names)
+    return replace(one, words=words, names=names)
+
+
+def _tells_change(new: Sentence, told: ToldChange, old: Sentence) -> bool:
+    """Return whether a sentence tells that what an earlier one states, and nothing else, has changed."""
+    if len(old.words) < SOME:
+        return False
+    verb = old.words[SOME - 1] if old.words[0] in _FIRST else ""
+    if verb in _ONCE or verb.endswith("ed") or not (_NOT_ALONE | _ATTITUDES).isdisjoint(old.words):
+        return False
+    if not told.about <= set(old.terms):
+        return False
+    return _leaves(new, told, old) if told.left else _chooses(new, told, old)
+
+
+def _leaves(new: Sentence, told: ToldChange, old: Sentence) -> bool:
+    """Return whether what was left is what an earlier sentence says of its subject: "our bookkeeper is Mr. Kern"."""
+    at, here = find_phrase(old.words, told.left), find_phrase(new.words, told.left)
+    end = at + len(told.left)
+    if at < 0 or (end < len(old.words) and old.words[end] not in _BEHIND_VALUE | _COPULAS):
+        return False
+    if at == 0:
+        return here > 0 and new.names[here] and old.words[end + 1 : end + 2] in _OURS and _KIN.isdisjoint(old.words)
+    if here > 0 and new.names[here : here + len(told.left)] != old.names[at:end]:
+        return False
+    before = old.words[:at]
+    copula = before[-1] in _COPULAS
+    if not (copula or before[-1] in _BEFORE_VALUE or (before[0] in _FIRST and at >= SOME)):
+        return False
+    foreign = _PEOPLE.intersection(old.words) - set(new.words)
+    if foreign and not (copula and all(old.names[at:end]) and _KIN.isdisjoint(old.words)):
+        return False
+    own = not _SELF.isdisjoint(before)
+    return own or (bool(told.about) and set(_list_subject(before, copula=copula)) <= told.about)
+
+
+def _list_subject(before: Sequence[str], *, copula: bool) -> Iterator[str]:
+    """Yield the terms of a subject, of the words before a value; a preposition has the verb before it."""
+    yield from analyse_text(" ".join(before[: -1 if copula else -SOME])).counts
+
+
+def _chooses(new: Sentence, told: ToldChange, old: Sentence) -> bool:
+    """Return whether an earlier sentence states another choice for the same: "for the table", "the table will be"."""
+    if not told.about or _PEOPLE.intersection(old.words) - set(new.words) or set(told.chosen) <= set(old.words):
+        return False
+    at = find_phrase(new.words, told.chosen)
+    kind = _kind(new, at, told.chosen) if at >= 0 else ""
+    stated = [
+        _kind(old, nth, (word,))
+        for nth, word in enumerate(old.words)
+        if nth and told.about.isdisjoint(analyse_text(word).counts)
+    ]
+    if kind not in _PLACES:
+        return kind in stated
+    planned = not _PLANNED.isdisjoint(old.words)
+    return _PLACES.issuperset(stated) and (planned or (kind == "name" and "name" in stated))
 
 
 def _speaks_of_others(new: Sentence, old: Sentence) -> bool:
@@ -360,6 +453,9 @@ def _denies(new: Sentence, old: Sentence) -> bool:
         return False
     if not new.ended:
         return _bare(new.words) == _bare(old.words)
+    exact = {word for word, named in zip(new.words, new.names, strict=True) if named or word[0].isdigit()}
+    if not exact.issubset(old.words):
+        return False
     mine, other = new.terms, old.terms
     if not mine or not other or other[0] not in mine or (new.words[0] not in _PRONOUNS and mine[0] not in other):
         return False
@@ -387,18 +483,27 @@ def _gives_other_value(new: Sentence, old: Sentence) -> bool:
     mine, other = new.words[before : len(new.words) - after], old.words[before : len(old.words) - after]
     if not mine or not other or max(len(mine), len(other)) > MOST_OF_VALUE or not set(mine).isdisjoint(other):
         return False
-    if [word for word in mine[1:] if word in _PLACED] != [word for word in other[1:] if word in _PLACED]:
-        return False
     opening, ending = new.words[:before], new.words[len(new.words) - after :]
+    placed = [[word for word in value[1:] if word in _PLACED] for value in (mine, other)]
+    if placed[0] != placed[1] or not _POINTING.isdisjoint(opening[:1]):
+        return False
     kinds = _kind(new, before, mine), _kind(old, before, other)
     if new.change is Change.STRONG:
         first = not opening and _is_name(new, before, mine) and len(ending) >= SOME
-        return (first or _has_verb(opening) or _is_order(new, opening)) and not _is_counted(kinds)
-    if not _has_verb(opening) or kinds[0] != kinds[1]:
+        stated = first or _has_verb(opening) or _is_order(new, opening)
+        same = not new.came or _is_same_deed(opening, mine, ending, kinds)
+        return stated and same and not _is_counted(kinds)
+    where = bool(new.change) and not ending and len(opening) > SOME and opening[-1] in _PLACED
+    if not (where or _has_verb(opening)) or kinds[0] != kinds[1]:
         return False
     if new.change is Change.WEAK:
         return kinds[0] == "number" or _COLLECTING.isdisjoint(opening)
     return _has_one_value(opening, kinds[0])
+
+
+def _is_same_deed(opening: Sequence[str], value: Sequence[str], ending: Sequence[str], kinds: tuple[str, str]) -> bool:
+    """Return whether what "ended up" so is the deed that was planned, with another value; a verb alone is no deed."""
+    return len(opening) > SOME and kinds[0] == kinds[1] and (kinds[0] != "other" or (len(value) == 1 and not ending))
 
 
 def _is_counted(kinds: tuple[str, str]) -> bool:
@@ -431,7 +536,8 @@ def _has_one_value(opening: Sequence[str], kind: str) -> bool:
     """Return whether the words before a value take one value at a time, without a word of change."""
     if opening[0] in {"one", "some", "many"} or not _MANY.isdisjoint(opening):
         return False
-    verb = next((at for at in range(len(opening) - 1, -1, -1) if opening[at] not in _BEFORE_VALUE), 0)
+    before = _BEFORE_VALUE | _MONTHS
+    verb = next((at for at in range(len(opening) - 1, -1, -1) if opening[at] not in before), 0)
     if opening[verb] in _NAMING:
         return True
     if opening[verb] in _VALUED:
@@ -473,6 +579,5 @@ def _moves(new: Sentence, old: Sentence) -> bool:
         return False
     told = set(analyse_text(" ".join(old.words[: verb if verb > 0 else begin])).counts)
     said = _kind(old, begin + 1, old.words[begin + 1 :])
-    places = {"name", "other", "place"}
-    alike = value == said or {value, said} <= places
+    alike = value == said or {value, said} <= _PLACES
     return alike and bool(told) and told <= subject and subject <= set(old.terms) | told

@@ -1,0 +1,253 @@
+"""Reads sentences that tell a change in words of their own: "we swapped Titebond for Gorilla", by English rules. Pure.
+
+Such a sentence tells what was left (`left`), what came, or what was chosen for something (`chosen`), and `about` what:
+the terms of all else that it says, such as "for the drawers". Told in the future ("we will swap"), it has not happened.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from store.text.rules.gazetteer import word_list
+from store.text.terms import analyse_text
+
+
+@dataclass(frozen=True, slots=True)
+class ToldChange:
+    """A change that a sentence tells: the words of what was left, or of what was chosen."""
+
+    left: tuple[str, ...]
+    chosen: tuple[str, ...]
+    about: frozenset[str]
+
+
+_HAVE = "(?:was|were|got|is|are|(?:has|have) been)"
+_OLD, _NEW = "(?P<left>.{1,60}?)", "(?P<new>.+)"
+_MOVED = "(?:switched|changed|moved|migrated|went over|gone over|gone|shifted|transferred|converted)"
+_CHOSE = (
+    "(?:(?:ended up|end up) (?:going (?:with|to)|with|choosing|taking|using|picking|buying|getting)|settled (?:on|for)"
+    "|decided (?:on|for)|opted for|went with|gone with|(?:switched|changed|migrated|went over|gone over)(?: over)? to)"
+)
+_GIVEN_UP = (
+    r"\b(?:(?:moved|moving) (?:(?:on|away) from|off)|(?:gave|given) up(?: on)?|(?:got|gotten) rid of|dropped|ditched"
+    r"|scrapped|abandoned|discontinued|cancelled|canceled|parted (?:ways|company) with|(?:am|are|is) done with)"
+    " (?P<left>.+)"
+)
+# Each reads a sentence in lower case without contractions; `what` and what stands around the match is what it is about.
+_LEFT = tuple(
+    map(
+        re.compile,
+        (
+            rf"\b(?:swapped|exchanged|traded|dropped|ditched) {_OLD} for {_NEW}",
+            rf"\b{_MOVED}(?: over| on| away)?(?P<what> .{{1,40}}?)?(?: over)? from {_OLD}(?: over| on)? to {_NEW}",
+            r"^(?P<new>.{1,60}?) (?:has |have )?(?:took|takes|taken) (?:the place of|over from) (?P<left>.+)",
+            rf"^{_OLD} {_HAVE}(?: being)? (?:replaced|superseded) (?:by|with) {_NEW}",
+            rf"^(?P<what>.+ )?replaced {_OLD} (?:with|by) {_NEW}",
+            r"^(?P<new>.{1,60}?) (?:has |have )?replaced (?P<left>.+)",
+            _GIVEN_UP,
+        ),
+    )
+)
+_CHOSEN, _NOW_CHOSEN = re.compile(rf"\b{_CHOSE} {_NEW}"), re.compile(rf"^it is {_NEW}")
+#: A text without any of these words tells no such change.
+CUES = frozenset(
+    {
+        "swapped",
+        "exchanged",
+        "traded",
+        "switched",
+        "changed",
+        "moved",
+        "migrated",
+        "shifted",
+        "transferred",
+        "converted",
+    }
+    | {
+        "took",
+        "takes",
+        "taken",
+        "replaced",
+        "superseded",
+        "moving",
+        "gave",
+        "given",
+        "rid",
+        "dropped",
+        "ditched",
+        "done",
+    }
+    | {
+        "cancelled",
+        "canceled",
+        "scrapped",
+        "abandoned",
+        "discontinued",
+        "parted",
+        "ended",
+        "end",
+        "settled",
+        "decided",
+        "opted",
+        "went",
+        "gone",
+    }
+    | {"turned", "turns", "used"}
+)
+_IN_THE_END = re.compile(r" in the end\b")
+# What is only to happen, or did not.
+_NOT_SO = re.compile(r"\b(?:will|to|not|never|almost|nearly|shall|may|must|want|plan|going to) (?:be |have )?$")
+_BEHIND = frozenset(
+    {"for", "in", "at", "on", "as", "with", "from", "of", "because", "since", "when", "after", "before"}
+)
+_ENDS = _BEHIND | {",", "and", "but", "so", "to", "that", "which", "who", "where"}
+_CLAUSE = frozenset({",", "and", "but", "so", "because", "since", "when", "after", "before", "that", "which", "who"})
+_OWN = frozenset({"the", "a", "an", "my", "our", "your", "his", "her", "their", "old", "former"})
+# Words that name no thing.
+_ANYTHING = frozenset({"one", "ones", "it", "that", "this", "them", "him", "all", "some", "both", "everything"})
+_WHEN = word_list("change", "month") | word_list("change", "when")
+
+
+def read_told_change(lows: Sequence[str]) -> ToldChange | None:
+    """Return the change that a sentence of these words, in lower case without contractions, tells; None if none."""
+    said = _IN_THE_END.sub("", " ".join(lows))
+    for pattern in _LEFT:
+        found = pattern.search(said)
+        if found and not _NOT_SO.search(said[: found.start()]):
+            left, rest = _cut(found["left"].split())
+            left = _drop_own(left)
+            new = _cut(found["new"].split())[1] if "new" in pattern.groupindex else []
+            what = found["what"] if "what" in pattern.groupindex else None
+            about = [said[: found.start()], what or "", _first_clause(rest), _first_clause(new)]
+            return None if _ANYTHING.issuperset(left) else ToldChange(tuple(left), (), _list_terms(about))
+    return _read_chosen(said, _CHOSEN.search(said))
+
+
+def read_now_chosen(lows: Sequence[str]) -> ToldChange | None:
+    """Return the choice of "it is Obsidian for my notes", said with a word of change, such as "these days"."""
+    said = " ".join(lows)
+    return _read_chosen(said, _NOW_CHOSEN.search(said))
+
+
+def _read_chosen(said: str, found: re.Match[str] | None) -> ToldChange | None:
+    if not found or _NOT_SO.search(said[: found.start()]):
+        return None
+    value, rest = _cut(_drop_own(found["new"].split()))
+    about = [said[: found.start()], _first_clause(rest)]
+    return ToldChange((), tuple(value), _list_terms(about)) if value else None
+
+
+def _cut(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of a thing, and what is said of it behind them."""
+    thing = [*words[:1], *takewhile(lambda word: word not in _ENDS, words[1:])]
+    return thing, words[len(thing) :]
+
+
+def _first_clause(words: Sequence[str]) -> str:
+    return " ".join(takewhile(lambda word: word not in _CLAUSE, words))
+
+
+def _drop_own(words: list[str]) -> list[str]:
+    return words[next((at for at, word in enumerate(words) if word not in _OWN), len(words)) :]
+
+
+def _list_terms(parts: Sequence[str]) -> frozenset[str]:
+    said = " ".join(word for part in parts for word in part.split() if word not in _WHEN)
+    return frozenset(analyse_text(said).counts)
+
+
+# Phrases that state how something came to be, and what stands for them where the sentence is compared with others.
+_TURNED_OUT: Sequence[Sequence[str]] = tuple(
+    tuple(phrase.split())
+    for phrase in (
+        *("as it turns out", "as it turned out", "it turns out that", "it turned out that", "it turns out"),
+        *("it turned out", "turned out to", "turns out to", "ended up being"),
+    )
+)
+_CAME_OUT, _COPULA = frozenset({"turned", "turns", "ended"}), frozenset({"to", "being"})
+_USED_TO = frozenset({"am", "is", "are", "be", "get", "got", "getting", "been"})
+
+
+def drop_turned_out(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool]]:
+    """Return the words without those that tell how it came: "turned out to be" is the copula alone."""
+    if _CAME_OUT.isdisjoint(lows):
+        return lows, names
+    for phrase in _TURNED_OUT:
+        at = find_phrase(lows, phrase)
+        if at >= 0:
+            return _put_copula(lows, names, at, at + len(phrase), ends=phrase[-1])
+    return lows, names
+
+
+def _put_copula(lows: list[str], names: list[bool], at: int, end: int, *, ends: str) -> tuple[list[str], list[bool]]:
+    if ends == "to" and (end == len(lows) or lows[end] != "be"):
+        return lows[:at] + lows[end:], names[:at] + names[end:]
+    if ends not in _COPULA:
+        end += lows[end : end + 1] == [","]
+        return lows[:at] + lows[end:], names[:at] + names[end:]
+    end += ends == "to"
+    return [*lows[:at], _pick_copula(lows[:at]), *lows[end:]], [*names[:at], False, *names[end:]]
+
+
+def _pick_copula(subject: Sequence[str]) -> str:
+    return "are" if subject and (subject[-1].endswith("s") or subject[-1] in {"we", "they", "you"}) else "is"
+
+
+def cut_former(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
+    """Return the clause of a sentence that tells how things used to be, without these words, and whether it does."""
+    at = find_phrase(lows, ("used", "to"))
+    if at < 1 or lows[at - 1] in _USED_TO or at + 2 >= len(lows):
+        return lows, names, False
+    end = next((nth for nth in range(at + 2, len(lows)) if lows[nth] in {",", "but", "and", "now", "until"}), len(lows))
+    clause = lows[at + 2 : end]
+    if clause[0] == "be":
+        clause[0] = "am" if lows[at - 1] == "i" else _pick_copula(lows[:at])
+    return lows[:at] + clause, names[:at] + names[at + 2 : end], True
+
+
+_CLEFT = ("it", "is")
+
+
+def turn_cleft(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool]]:
+    """Return "it is Pia who is our captain" as "our captain is Pia"."""
+    if tuple(lows[:2]) != _CLEFT:
+        return lows, names
+    at = max(find_phrase(lows, (word, "is")) for word in ("who", "that"))
+    if at <= len(_CLEFT):
+        return lows, names
+    return [*lows[at + 2 :], "is", *lows[2:at]], [*names[at + 2 :], False, *names[2:at]]
+
+
+def find_phrase(lows: Sequence[str], phrase: Sequence[str]) -> int:
+    """Return the place of a phrase among words, -1 if it is not there."""
+    if phrase[0] not in lows:
+        return -1
+    width = len(phrase)
+    return next((at for at in range(len(lows) - width + 1) if tuple(lows[at : at + width]) == tuple(phrase)), -1)
+
+
+# What stands before the verb of what came: "ended up painting", "decided to paint".
+_CAME = (("ended", "up"), ("decided", "to"))
+_WILL_BE = frozenset({"am", "is", "are"})
+
+
+def drop_came(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
+    """Return the words without "ended up" before a verb, and whether it was there."""
+    for nth, pair in enumerate(pairwise(lows)):
+        if pair == ("gave", "up") and lows[nth + 2 : nth + 3] and lows[nth + 2].endswith("ing"):
+            return [*lows[:nth], "stopped", *lows[nth + 2 :]], [*names[:nth], False, *names[nth + 2 :]], False
+        if pair in _CAME and nth + 2 < len(lows) and (pair[1] == "to" or lows[nth + 2].endswith("ing")):
+            return lows[:nth] + lows[nth + 2 :], names[:nth] + names[nth + 2 :], True
+    return lows, names, False
+
+
+def reduce_words(words: Sequence[str], names: Sequence[bool]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """Return the stems of words without the auxiliaries of what is planned ("will paint") or under way."""
+    kept = list[tuple[str, bool]]()
+    for nth, (word, named) in enumerate(zip(words, names, strict=True)):
+        following = words[nth + 1] if nth + 1 < len(words) else ""
+        if word == "will" or (word in _WILL_BE and following.endswith("ing")):
+            continue
+        kept.append((next(iter(analyse_text(word).counts), word), named))
+    return tuple(word for word, _ in kept), tuple(named for _, named in kept)
