@@ -68,7 +68,7 @@ def _list_companions(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _render_fact(fact: Fact, label: str = "") -> Iterator[Text]:
     place = "/".join(part for part in (fact.bank, fact.session_id, fact.turn_id) if part)
-    until = f" until {fact.until:%Y-%m-%d}" if fact.until else ""
+    until = f" until {fact.until:%Y-%m-%d}, {fact.state or 'superseded'}" if fact.until else ""
     times = f", stated in {fact.stated} turns" if fact.stated > 1 else ""
     margin = " " * len(label)
     yield Text(replace_unprintable(f"{label}{fact.text}"))

@@ -168,12 +168,13 @@ def _render_unit(unit: Unit) -> Text:
 
 def _build_unit_rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     metadata = raw.get("metadata") or {}
-    until = f" until {raw['valid_to']}, when {raw.get('superseded_by')} took its place" if raw.get("valid_to") else ""
+    until = f" until {raw['valid_to']}" if raw.get("valid_to") else ""
     return [
         ("said by", " ".join(part for part in (raw.get("name"), _bracket_role(raw.get("role"))) if part)),
         ("when", str(raw.get("occurred_at") or "")),
         ("where", "/".join(part for part in (raw.get("session_id"), raw.get("turn_id")) if part)),
         ("holds", f"from {raw['valid_from']}{until}" if raw.get("valid_from") else ""),
+        ("state", " by ".join(part for part in (raw.get("state"), raw.get("state_by")) if part)),
         ("sure", str(metadata.get("confidence", ""))),
         ("names", ", ".join(raw.get("entities") or ())),
         ("from", ", ".join(raw.get("sources") or ())),

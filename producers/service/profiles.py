@@ -12,6 +12,7 @@ from producers.service.banks import listable_names, resolve_bank, resolve_speake
 from producers.service.fields import BankName, Name
 from producers.service.paging import Cursor, Limit, ListOrder, Page, PageAnswer, read_name
 from producers.service.wire import SessionOf, TurnOf, WireModel
+from store.derived.fact_states import FactState
 from store.derived.facts import Identity
 from store.derived.persons import CooccurringEntity, Person, PersonFact, PersonKey, Persons
 from store.page_bytes import PageRows
@@ -52,7 +53,11 @@ class FactAnswer(WireModel):
     since: datetime = Field(description="since when it holds")
     until: datetime | None = Field(description="until when it held; null: it still holds")
     superseded_by: UUID | None = Field(description="id of the fact that superseded it")
-    stated: int = Field(description="number of turns that state it")
+    state: FactState = Field(
+        description="`active`: it holds; `superseded`: another value was said later; `contradicted`: it was denied "
+        "later, or its opposite was said; `superseded_by` says by which fact"
+    )
+    stated: int = Field(description="number of turns that state it; the earlier statements are consolidated in it")
     confidence: float | None = Field(description="confidence, 0 to 1; null: not known")
     bank: str = Field(description="bank of the fact")
     unit_id: UUID = Field(description="id of its newest statement")
@@ -70,6 +75,7 @@ class FactAnswer(WireModel):
         "since": "2026-03-02T09:30:00+00:00",
         "until": None,
         "superseded_by": None,
+        "state": "active",
         "stated": 1,
         "confidence": 0.9,
         "bank": "default",
@@ -149,6 +155,7 @@ def _fact_json(one: PersonFact) -> dict[str, Any]:
         "since": one.since,
         "until": one.until,
         "superseded_by": one.superseded_by and str(one.superseded_by),
+        "state": one.state,
         "stated": one.stated,
         "confidence": one.confidence,
         "bank": one.bank,

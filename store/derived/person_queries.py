@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
+from store.derived.fact_states import ENDED_BY, tell_end
 from store.expiry import row_lasts
 from store.schema import BANK, ENTITY_COOCCUR, ENTITY_PROFILE, EVENT_STORE, FACT, UNIT
 from store.sql_constants import ONE, inline
@@ -157,6 +158,7 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
     return (
         select(
             shown,
+            tell_end(shown.c.fact_id, shown.c.valid_to).label("state"),
             of_fact["subject"].astext.label("name"),
             of_fact["key"].astext.label("shown_key"),
             of_fact["value"].astext.label("shown_value"),
@@ -167,6 +169,14 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
             shown,
             told,
             and_(told.c.host_id == _HOST, told.c.bank_id == shown.c.bank_id, told.c.unit_id == shown.c.unit_id),
+        )
+        .outerjoin(
+            ENDED_BY,
+            and_(
+                ENDED_BY.c.host_id == _HOST,
+                ENDED_BY.c.bank_id == shown.c.bank_id,
+                ENDED_BY.c.unit_id == shown.c.superseded_by,
+            ),
         )
         .where(shown.c.nth <= inline(MOST_VALUES))
     )

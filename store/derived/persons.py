@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
+from store.derived.fact_states import FactState, judge_end
 from store.derived.facts import Identity
 from store.derived.own_names import OWN_NAME, read_own_subjects
 from store.derived.person_queries import AROUND, OF_NAME, OF_USER, SEEN, SEEN_OF_USER, SUBJECTS
@@ -57,6 +58,7 @@ class PersonFact:
     since: datetime
     until: datetime | None
     superseded_by: UUID | None
+    state: FactState
     stated: int
     confidence: float | None
     sources: tuple[UUID, ...]
@@ -207,7 +209,10 @@ def _has_its_value(one: PersonFact, other: PersonFact) -> bool:
 
 def _as_replaced(one: PersonFact, by: PersonFact) -> PersonFact:
     """Return a fact as superseded by `by`; one that was superseded in its own bank stays as it is."""
-    return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
+    if one.until is not None:
+        return one
+    state = judge_end(is_denied=by.denied, is_opposite=by.identity != one.identity)
+    return replace(one, until=by.since, superseded_by=by.unit_id, state=state)
 
 
 def _is_of(one: SaidFact, subjects: Sequence[str]) -> bool:
@@ -282,6 +287,7 @@ def _build_known(row: Row[Any]) -> PersonFact:
         since=row.since,
         until=row.valid_to,
         superseded_by=row.superseded_by,
+        state=FactState(row.state or FactState.SUPERSEDED),
         stated=row.stated,
         confidence=parse_confidence(row.confidence),
         sources=tuple(row.source_memory_ids),
@@ -302,6 +308,7 @@ def _build_said(one: SaidFact) -> PersonFact:
         since=one.said_at,
         until=None,
         superseded_by=None,
+        state=FactState.ACTIVE,
         stated=1,
         confidence=one.fact.confidence,
         sources=(one.source,),

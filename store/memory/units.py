@@ -9,13 +9,14 @@ from uuid import UUID
 
 import orjson
 from afterturn_client.contract.units import DrawnFact, FormerVersion, Link, Unit
-from sqlalchemy import Row, Select, Text, Uuid, any_, bindparam, cast, func, select
+from sqlalchemy import Row, Select, Text, Uuid, any_, bindparam, case, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.derived import bank_state
+from store.derived.fact_states import ENDED_BY, FactState, ended_by, select_newest_statement, tell_end
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.expiry import bank_lasts, row_lasts
@@ -60,10 +61,13 @@ GET: Select[*tuple[Any, ...]] = (
         FACT.c.valid_from,
         FACT.c.valid_to,
         FACT.c.superseded_by,
+        tell_end(FACT.c.fact_id, FACT.c.valid_to).label("state"),
+        case((FACT.c.valid_to.is_(None), select_newest_statement(FACT))).label("restated_by"),
         _UNIT.expires_at,
         func.array(_ENTITIES.scalar_subquery()).label("entities"),
     )
     .outerjoin_from(UNIT, FACT, same_bank(FACT, UNIT, "unit_id"))
+    .outerjoin(ENDED_BY, ended_by(FACT))
     .outerjoin(DOC, same_bank(DOC, UNIT, "doc_id"))
     .where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active, row_lasts(UNIT), bank_lasts())
 )
@@ -296,6 +300,13 @@ def _unit_of_said_fact(said: SaidFact) -> Unit:
     )
 
 
+def _tell_state(row: Row[Any]) -> Any:
+    """Return the name of a fact's state; None for a unit that is none."""
+    if row.valid_from is None:
+        return None
+    return FactState.CONSOLIDATED.value if row.restated_by is not None else row.state
+
+
 def _build_unit(
     row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Link], former: tuple[FormerVersion, ...]
 ) -> Unit:
@@ -318,6 +329,8 @@ def _build_unit(
         valid_from=row.valid_from,
         valid_to=row.valid_to,
         superseded_by=row.superseded_by,
+        state=_tell_state(row),
+        state_by=row.superseded_by or row.restated_by,
         version=row.aggregate_version,
         expires_at=row.expires_at,
         facts=tuple(DrawnFact(unit_id=fact.unit_id, text=fact.content) for fact in facts),

@@ -46,6 +46,7 @@ FACT: dict[str, Any] = {
     "since": "2026-02-01T00:00:00Z",
     "until": None,
     "stated": 2,
+    "state": "active",
     "history": [],
 }
 POORER = {**ANSWER, "degraded": ["rerank: late"]}

@@ -28,6 +28,7 @@ class ProfileOptions(TypedDict, total=False):
 class Fact:
     """One fact: valid from `since` to `until` (None: still), and stated in `stated` turns.
 
+    `state` is active, superseded or contradicted; None: the service is older and does not say.
     `unit_id`, session, turn and `said_at` are those of its newest statement; `history`: the facts it superseded, newest
     first.
     """
@@ -44,6 +45,7 @@ class Fact:
     since: datetime
     until: datetime | None
     stated: int
+    state: str | None
     history: tuple["Fact", ...] = field(repr=False)
 
     def __str__(self) -> str:
@@ -96,5 +98,6 @@ def _parse_fact(fields: Fields) -> Fact:
         since=fields.moment("since"),
         until=fields.maybe_moment("until"),
         stated=fields.integer("stated"),
+        state=fields.maybe_text("state"),
         history=tuple(_parse_fact(one) for one in fields.objects("history")),
     )

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from afterturn_client.contract.shape import Shape
@@ -107,7 +107,7 @@ def _describe_fields(shape: type[Shape]) -> Mapping[str, tuple[Any, bool]]:
 def _read_value(kind: Any, value: object, what: str) -> Any:
     """Return a JSON value as one of this type. Raises InvalidAnswerError, which does not show the value."""
     origin, of = get_origin(kind), get_args(kind)
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # of a Literal and None it is the older one
         return None if value is None and NoneType in of else _read_value(of[0], value, what)
     if origin is tuple and isinstance(value, list):
         return tuple(_read_value(of[0], one, what) for one in value)

@@ -32,6 +32,8 @@ SHOWN = {
     "valid_from": "2026-01-02T03:04:05+00:00",
     "valid_to": "2026-02-02T03:04:05+00:00",
     "superseded_by": LATER,
+    "state": "superseded",
+    "state_by": LATER,
     "version": 2,
     "pinned": True,
     "former": [
@@ -89,7 +91,7 @@ def test_a_unit_is_shown_with_all_that_is_known_of_where_it_comes_from(server: L
         "0.95",
         SOURCE,
         f"{FACT}  a fact",
-        LATER,
+        f"superseded by {LATER}",
         "12",
     ):
         assert told in result.stdout

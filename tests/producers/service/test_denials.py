@@ -79,6 +79,38 @@ async def test_what_was_denied_holds_as_of_the_time_before(quiet: World) -> None
     assert denial["text"] == "Kim has left Nordwind."
 
 
+@pytest.mark.parametrize("worked", [True, False])
+async def test_each_fact_says_how_it_stands_and_by_which_other(quiet: World, *, worked: bool) -> None:
+    ana = await quiet.tenant()
+    said = ("I live in Porto.", "I live in Lisbon.", "I live in Lisbon.", "I like golf.", "I do not like golf.")
+    await say(ana, *said, "I'm vegan.", "I'm no longer vegan.", name="Kim")
+    if worked:
+        await worked_through(quiet)
+    found = (await profile(ana, name="Kim", history="true"))["facts"]
+    facts = {one["text"]: one for fact in found for one in (fact, *fact["history"])}
+    states = {text: one["state"] for text, one in facts.items()}
+    assert states == {
+        "Kim lives in Lisbon.": "active",
+        "Kim lives in Porto.": "superseded",
+        "Kim does not like golf.": "active",
+        "Kim likes golf.": "contradicted",
+        "Kim is vegan.": "contradicted",
+    }
+    assert facts["Kim likes golf."]["superseded_by"] == facts["Kim does not like golf."]["unit_id"]
+    assert facts["Kim lives in Lisbon."]["stated"] == 2
+    units = (await ana.http.get("/api/v1/units", params={"limit": 1000})).json()["units"]
+    shown = [(await ana.http.get(f"/api/v1/units/{one['unit_id']}")).json() for one in units]
+    judged = sorted((one["text"], one["state"]) for one in shown if one["origin"] == "extraction")
+    if not worked:
+        assert {state for _, state in judged} == {None}
+        return
+    assert judged == sorted([*states.items(), ("Kim lives in Lisbon.", "consolidated")])
+    by = {(one["text"], one["state"]): one["state_by"] for one in shown}
+    assert by["Kim lives in Lisbon.", "consolidated"] == facts["Kim lives in Lisbon."]["unit_id"]
+    assert by["Kim lives in Lisbon.", "active"] is None
+    assert by["Kim likes golf.", "contradicted"] == facts["Kim does not like golf."]["unit_id"]
+
+
 async def test_a_denial_of_another_value_ends_nothing_and_what_is_said_again_holds_again(quiet: World) -> None:
     ana = await quiet.tenant()
     await say(ana, "I live in Bonn.", "I live in Porto.", "I don't live in Bonn any more.", name="Kim")

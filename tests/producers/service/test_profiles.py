@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from producers.settings import ApiSettings
+from store.derived.fact_states import FactState
 from store.derived.facts import Identity
 from store.derived.persons import PersonFact, order_statements
 from store.ledger.ledger import Ledger
@@ -247,6 +248,7 @@ def statement(bank: str, value: str, since: int, until: int | None = None, state
         since=MARCH + timedelta(days=since),
         until=None if until is None else MARCH + timedelta(days=until),
         superseded_by=None if until is None else UUID(int=until),
+        state=FactState.ACTIVE if until is None else FactState.SUPERSEDED,
         stated=stated,
         confidence=None,
         sources=(),

@@ -87,6 +87,11 @@ class Unit(Shape):
     """until when a fact held; null: it still holds"""
     superseded_by: UUID | None = None
     """id of the fact that superseded it"""
+    state: Literal["active", "consolidated", "superseded", "contradicted"] | None = None
+    """how a fact stands: it holds; a newer statement says the same; another value, or a denial or its opposite, was
+    said later; null: it is no projected fact, or a denial"""
+    state_by: UUID | None = None
+    """id of the fact by which it has this state; null: it is active"""
     version: int = 1
     """version of the unit, from 1; every correction and every pin is another"""
     pinned: bool = False

@@ -1,0 +1,65 @@
+"""The state of a fact that answers show, and the fact by which it has it. No state is stored: each follows from facts.
+
+A fact that was deleted or has expired is in no answer, so no answer shows these two states.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, Text, case, cast, null, or_, select, tuple_
+from sqlalchemy.sql.expression import ScalarSelect
+
+from store.schema import FACT, same_bank
+from store.sql_constants import ONE, inline
+
+#: The fact that another ended by.
+ENDED_BY = FACT.alias("ended_by")
+_NEWER = FACT.alias("newer")
+_IN_TIME = ("valid_from", "said", "position", "unit_id")
+
+
+class FactState(StrEnum):
+    """How a fact stands."""
+
+    #: It holds.
+    ACTIVE = "active"
+    #: It holds, and a newer statement says the same.
+    CONSOLIDATED = "consolidated"
+    #: Another value was said later.
+    SUPERSEDED = "superseded"
+    #: It was denied later, or its opposite was said.
+    CONTRADICTED = "contradicted"
+
+
+def judge_end(*, is_denied: bool, is_opposite: bool) -> FactState:
+    """Return the state of a fact that another one ended: a denial, one of the opposite kind, or another value."""
+    return FactState.CONTRADICTED if is_denied or is_opposite else FactState.SUPERSEDED
+
+
+def tell_end(fact_id: ColumnElement[Any], until: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the expression of a fact's state by ENDED_BY, which is joined to it; null for one that was not ended."""
+    contradicted = or_(ENDED_BY.c.denied, ENDED_BY.c.fact_id != fact_id)
+    return case(
+        (until.is_(None), inline(FactState.ACTIVE.value)),
+        (ENDED_BY.c.unit_id.is_(None), cast(null(), Text)),
+        (contradicted, inline(FactState.CONTRADICTED.value)),
+        else_=inline(FactState.SUPERSEDED.value),
+    )
+
+
+def ended_by(fact: FromClause) -> ColumnElement[bool]:
+    """Return the condition by which ENDED_BY is joined to facts."""
+    return same_bank(ENDED_BY, fact) & (ENDED_BY.c.unit_id == fact.c.superseded_by)
+
+
+def select_newest_statement(fact: FromClause) -> ScalarSelect[Any]:
+    """Return the newest fact that holds and says the same as a fact, if it is newer."""
+    same = [_NEWER.c[name] == fact.c[name] for name in ("fact_id", "subject", "key", "value")]
+    newer = tuple_(*(_NEWER.c[name] for name in _IN_TIME)) > tuple_(*(fact.c[name] for name in _IN_TIME))
+    return (
+        select(_NEWER.c.unit_id)
+        .where(same_bank(_NEWER, fact), *same, _NEWER.c.valid_to.is_(None), ~_NEWER.c.denied, newer)
+        .order_by(*(_NEWER.c[name].desc() for name in _IN_TIME))
+        .limit(ONE)
+        .scalar_subquery()
+    )
