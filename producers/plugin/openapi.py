@@ -1,5 +1,11 @@
-"""Builds the OpenAPI 3.1 description of the seven routes from their models: `GET /v1/openapi.json`."""
+"""Builds the OpenAPI 3.1 description of the seven routes from their models: `GET /v1/openapi.json`.
 
+As a program it writes the file of the documentation:
+`python -m producers.plugin.openapi > docs/plugin-v1.openapi.json`.
+"""
+
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -108,3 +114,12 @@ def _build_content(says: str, model: type[BaseModel] | None) -> dict[str, Any]:
         return described
     schema = {"$ref": f"#/components/schemas/{NAMES[model]}"}
     return {**described, "content": {"application/json": {"schema": schema}}}
+
+
+def render_description() -> str:
+    """Return the document as the text of a file."""
+    return json.dumps(describe_routes(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_description())

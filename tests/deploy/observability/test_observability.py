@@ -166,7 +166,7 @@ def test_every_variable_of_a_deployment_file_is_a_setting(path: Path, tmp_path: 
 def test_every_command_of_a_deployment_file_exists() -> None:
     services = read("compose/compose.yaml")["services"]
     of_ours = {name: one["command"] for name, one in services.items() if one["image"] == "afterturn"}
-    assert set(of_ours) == {"migrate", "api", "worker", "worker-embedding"}
+    assert set(of_ours) == {"migrate", "api", "plugin", "worker", "worker-embedding"}
     stages = [one for command in of_ours.values() if "--stages" in command for one in command[-1].split(",")]
     assert sorted(stages) == sorted([*Stage, "recall"])
     assert {command[0] for command in of_ours.values()} <= set(COMMANDS)
@@ -180,7 +180,7 @@ def test_every_command_of_a_deployment_file_exists() -> None:
 def test_docker_compose_takes_the_file_and_sees_every_service() -> None:
     compose = str(program("docker-compose", "docker-compose"))
     done = subprocess.run(
-        [compose, "--file", str(DEPLOY / "compose" / "compose.yaml"), "config"],
+        [compose, "--file", str(DEPLOY / "compose" / "compose.yaml"), "--profile", "*", "config"],
         capture_output=True,
         text=True,
         check=False,
@@ -190,7 +190,10 @@ def test_docker_compose_takes_the_file_and_sees_every_service() -> None:
     assert set(seen["services"]) == set(read("compose/compose.yaml")["services"])
     services = seen["services"]
     assert services["worker"]["environment"]["AFTERTURN_BROKER__URL_FILE"] == "/run/secrets/broker_url"
-    assert all("healthcheck" in services[name] for name in ("postgres", "valkey", "api", "worker", "worker-embedding"))
+    assert all(
+        "healthcheck" in services[name]
+        for name in ("postgres", "valkey", "api", "plugin", "worker", "worker-embedding")
+    )
     owner = "AFTERTURN_DATABASE__OWNER_URL_FILE"
     assert {name for name, one in services.items() if owner in (one.get("environment") or {})} == {"migrate", "worker"}
 
@@ -211,7 +214,7 @@ def test_the_connections_of_compose_fit_into_its_server() -> None:
     services = read("compose/compose.yaml")["services"]
     size = DatabaseSettings.model_fields["pool_size"].default
     # docs/operations.md, "Connections"; operators and migrations have 20 more.
-    cost = {"api": 3 * size + 6, "worker": 3 * size}
+    cost = {"api": 3 * size + 6, "plugin": 3 * size + 6, "worker": 3 * size}
     most = 20
     for one in services.values():
         command = one.get("command") or []

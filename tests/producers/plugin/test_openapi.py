@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from producers.plugin.app import PluginApp
-from producers.plugin.openapi import describe_routes
+from producers.plugin.openapi import describe_routes, render_description
 from producers.settings import ApiSettings
 from tests.producers.plugin.test_app import InMemory
 
@@ -90,6 +90,11 @@ def test_choices_and_limits_are_the_contracts() -> None:
     limit = schemas["SearchRequest"]["properties"]["limit"]
     assert (limit["minimum"], limit["maximum"]) == (0, 100)
     assert schemas["SearchRequest"]["properties"]["namespaces"]["minItems"] == 1
+
+
+def test_the_file_of_the_documentation_is_current() -> None:
+    kept = (Path(__file__).parents[3] / "docs" / "plugin-v1.openapi.json").read_text(encoding="utf-8")
+    assert kept == render_description(), "python -m producers.plugin.openapi > docs/plugin-v1.openapi.json"
 
 
 async def test_a_plugin_serves_its_description(tmp_path: Path) -> None:
