@@ -191,6 +191,28 @@ def test_the_operators_api_is_reached_from_outside_only_where_the_values_say_so(
     assert "closed" not in opened.stdout
 
 
+def test_the_plugin_is_there_where_the_values_say_so_with_a_token_and_for_callers_of_the_cluster_alone() -> None:
+    minimal, production = (HELM / "values" / f"{name}.yaml" for name in ("minimal", "production"))
+    assert not [name for name, _ in pods(minimal) if name.endswith("-plugin")]
+    [pod] = [pod for name, pod in pods(production) if name.endswith("-plugin")]
+    [container] = pod["containers"]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    assert container["args"] == ["plugin", "--listen", f"0.0.0.0:{container['ports'][0]['containerPort']}"]
+    assert environment["AFTERTURN_PLUGIN__TENANT"] == "acme"
+    [secrets] = [one["secret"] for one in pod["volumes"] if one["name"] == "secrets"]
+    token = Path(environment["AFTERTURN_PLUGIN__TOKEN_FILE"])
+    assert token.name in {item["path"] for item in secrets["items"]}
+    others = [pod for name, pod in pods(production) if not name.endswith("-plugin")]
+    assert token.name not in json.dumps(others)
+    compile(container["readinessProbe"]["exec"]["command"][2], "probe", "exec")
+    [service] = [one for one in of_kind(production, "Service") if one["metadata"]["name"].endswith("-plugin")]
+    assert service["spec"].get("type", "ClusterIP") == "ClusterIP"
+    assert "-plugin" not in json.dumps(list(of_kind(production, "Ingress")))
+    [policy] = [one for one in of_kind(production, "NetworkPolicy") if one["metadata"]["name"].endswith("-plugin")]
+    [allowed] = policy["spec"]["ingress"]
+    assert "monitoring" not in json.dumps(allowed["from"])
+
+
 def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
     digest = f"sha256:{'0' * 64}"
     done = helm("template", "memory", str(CHART), "--set", f"image.digest={digest}")

@@ -84,7 +84,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* The Secret's keys that a process needs, as files, and folders for what it may lose. */}}
+{{/* The Secret's keys that a process needs, as files, and folders for what it may lose; `token` is one more key. */}}
 {{- define "afterturn.volumes" -}}
 {{- $root := .root -}}
 {{- $secret := $root.Values.secret -}}
@@ -98,6 +98,9 @@ securityContext:
       - {key: {{ $secret.brokerUrlKey }}, path: {{ $secret.brokerUrlKey }}}
       {{- if .owner }}
       - {key: {{ $secret.ownerUrlKey }}, path: {{ $secret.ownerUrlKey }}}
+      {{- end }}
+      {{- with .token }}
+      - {key: {{ . }}, path: {{ . }}}
       {{- end }}
       {{- range $key := values $secret.more | uniq | sortAlpha }}
       - {key: {{ $key }}, path: {{ $key }}}
