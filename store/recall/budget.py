@@ -69,7 +69,10 @@ async def cut_to_budget(
 
 async def _count_whole(items: Sequence[Recalled], printer: AnswerPrinter, counter: TokenCounter) -> Sequence[Recalled]:
     """Return whole items, each with its tokens; those of a very long text are extrapolated from its beginning."""
-    shown = [replace(item, text=item.text[:COUNTED_CHARACTERS]) for item in items]
+    shown = [
+        item if len(item.text) <= COUNTED_CHARACTERS else replace(item, text=item.text[:COUNTED_CHARACTERS])
+        for item in items
+    ]
     sizes = await _count_units(shown, printer, counter)
     counted = zip(items, shown, sizes, strict=True)
     return [

@@ -18,6 +18,8 @@ Numbers = NDArray[np.float64]
 
 #: Roles of agents and tools: their messages may repeat a question, or follow it without an answer.
 AGENTS = frozenset({"assistant", "tool", "system", "developer"})
+#: Most words of an agent's short line.
+LINE_WORDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,11 @@ class CandidatePool:
         return any(candidate.role in AGENTS for candidate in self.candidates)
 
     @cached_property
+    def lines(self) -> NDArray[np.bool_]:
+        """Which candidates are an agent's short lines, which seldom inform; shape (len(self),)."""
+        return np.array([_is_line(candidate) for candidate in self.candidates], dtype=np.bool_)
+
+    @cached_property
     def words(self) -> Numbers:
         """About how many words each candidate's text has, as far as it was read; shape (len(self),)."""
         return np.array([_count_words(candidate.text) for candidate in self.candidates], dtype=np.float64)
@@ -131,6 +138,11 @@ class CandidatePool:
     def sizes(self) -> NDArray[np.int_]:
         """The bytes of each candidate's text; shape (len(self),)."""
         return np.array([len(candidate.text.encode()) for candidate in self.candidates], dtype=np.int_)
+
+
+def _is_line(unit: Candidate) -> bool:
+    """Return whether a unit is a short line of an agent, which only acknowledges, repeats or thanks."""
+    return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
 def _count_words(text: str) -> int:

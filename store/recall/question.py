@@ -40,6 +40,22 @@ class Question:
     time_words: frozenset[str] = field(default=frozenset(), repr=False)
     rules: Sequence[WordRules] = _USUAL
     names: Sequence[str] = field(default=(), repr=False)
+    _named: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+
+    def names_speaker(self, speaker: str) -> bool:
+        """Return whether it has a word of a speaker's name; a role is named by its exact word alone.
+
+        A question for assistance does not name the assistant. Each speaker is looked for once.
+        """
+        if (named := self._named.get(speaker)) is None:
+            named = self._named[speaker] = self._has_name(speaker)
+        return named
+
+    def _has_name(self, speaker: str) -> bool:
+        if self.words.keys().isdisjoint(question_terms(speaker, self.rules)):
+            return False
+        role = speaker.lower()
+        return role not in ROLES or role in {word.removesuffix("'s") for word in split_words(self.text)}
 
 
 def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
@@ -71,17 +87,8 @@ def _rename_word(word: str, names: Mapping[str, str]) -> str:
 
 
 def find_named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
-    """Return the speakers whom the question names by at least one word of their name.
-
-    A role is named by its exact word alone: a question for assistance does not name the assistant.
-    """
-    said = {word.removesuffix("'s") for word in split_words(question.text)}
-    return frozenset(
-        one
-        for one in speakers
-        if not question.words.keys().isdisjoint(question_terms(one, question.rules))
-        and (one.lower() not in ROLES or one.lower() in said)
-    )
+    """Return the speakers whom the question names by at least one word of their name."""
+    return frozenset(filter(question.names_speaker, speakers))
 
 
 def put_in_first_person(text: str, names: Collection[str]) -> str:

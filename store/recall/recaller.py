@@ -299,7 +299,8 @@ async def _tell_times(items: Sequence[Recalled]) -> tuple[Recalled, ...]:
     """Return the items with the times that their texts name; other calls have their turn after every few texts."""
     told = list[Recalled]()
     for item in items:
-        told.append(replace(item, times=resolve_times(item.text, item.occurred_at)))
+        times = resolve_times(item.text, item.occurred_at)
+        told.append(replace(item, times=times) if times else item)
         if not len(told) % TIMED_TEXTS:
             await asyncio.sleep(0)
     return tuple(told)

@@ -23,8 +23,6 @@ SAME = 0.6
 QUESTIONS = 16
 #: Words up to which a pure question loses ASKED_AGENT in full in an agent's memory; from twice as many on, nothing.
 BRIEF_WORDS = 8
-#: Most words of an agent's short line, which only acknowledges, repeats or thanks.
-LINE_WORDS = 30
 #: Number of equal messages of a user from which on they are taken for an order or a greeting.
 REPEATED = 3
 USER = "user"
@@ -107,13 +105,8 @@ def apply_assistant(scores: Scores, pool: CandidatePool, question: Question, ran
     if question.wants_assistant:
         return scores
     lost = ranking.assistant * pool.having(lambda unit: unit.role == "assistant")
-    held: Scores = scores * (1 - np.where(pool.having(is_line) > 0, ranking.agent_line, lost))
+    held: Scores = scores * (1 - np.where(pool.lines, ranking.agent_line, lost))
     return held
-
-
-def is_line(unit: Candidate) -> bool:
-    """Return whether a unit is a short line of an agent, which acknowledges, repeats or thanks and seldom informs."""
-    return unit.role in AGENTS and len(unit.text.split(None, LINE_WORDS)) <= LINE_WORDS
 
 
 def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
@@ -129,7 +122,7 @@ def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, r
     """Return the scores with long tool output lowered: among many words some match any question."""
     if question.wants_assistant:
         return scores
-    put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES and not is_line(unit))
+    put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES) * ~pool.lines
     return scores * (1 - ranking.tool_output * put_out)
 
 
@@ -162,7 +155,7 @@ def mute_lines(pool: CandidatePool, question: Question) -> CandidatePool:
     A line counts for no neighbour and takes nothing from its own, which it mostly repeats. Only a message that answers
     such a line still takes over its words.
     """
-    lines = set() if question.wants_assistant else set(compress(pool.places, map(is_line, pool.candidates)))
+    lines = set() if question.wants_assistant else set(compress(pool.places, pool.lines))
     if not lines:
         return pool
     muted = [_find_muted(unit, place, lines) for unit, place in zip(pool.candidates, pool.places, strict=True)]

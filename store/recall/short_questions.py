@@ -11,6 +11,7 @@ QUESTION_MARKS = "?\uff1f"
 #: Titles, whose full stop ends no sentence: a name follows.
 _TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof", "St")
 _NO_TITLE = "".join(rf"(?<!\b{title}\.)" for title in _TITLES)
+_MARK = re.compile(f"[{QUESTION_MARKS}]")
 _SENTENCE_END = re.compile(rf"{_NO_TITLE}(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 
@@ -27,7 +28,7 @@ NOTHING_ASKED = ShortQuestions()
 
 def split_questions(text: str) -> ShortQuestions:
     """Return the short questions of a text: short sentences that end in a question mark."""
-    if not any(mark in text for mark in QUESTION_MARKS):
+    if not _MARK.search(text):
         return NOTHING_ASKED
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
     words = [len(sentence.split()) for sentence in sentences]

@@ -1,6 +1,5 @@
 """Runs the time arm: prefers units that were said in the time that a question names, or that mention this time."""
 
-import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -17,6 +16,7 @@ from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
 from store.schema import TIME, UNIT, in_bank
+from store.text.known_texts import KnownTexts, digest_text
 from store.text.times import DAY, TimeSpan, find_spans
 
 Numbers = NDArray[np.float64]
@@ -37,10 +37,8 @@ TEXTS = 32
 CHARACTERS = 1000
 #: A text is searched only for asked times that are within this time of when it was said.
 ABOUT = timedelta(days=400)
-#: Most texts of which the times are kept, 4 KiB each at most: the same units are candidates of one question after the
-#: other. They are known by digests, so that no content stays.
-TEXTS_KEPT = 2048
-_KNOWN: dict[tuple[bytes, datetime], tuple[Numbers, Numbers]] = {}
+# The times of texts, 4 KiB each at most.
+_KNOWN = KnownTexts[tuple[Numbers, Numbers]](2048)
 
 
 def _select_said() -> Select[UUID]:
@@ -167,12 +165,7 @@ def mentions_time(content: str, at: datetime, times: Sequence[TimeSpan]) -> bool
 
 def _read_bounds(content: str, at: datetime) -> tuple[Numbers, Numbers]:
     """Return the bounds of the times that a text names; those of a text that was read lately are known."""
-    key = hashlib.blake2b(content.encode(), digest_size=16).digest(), at
-    if (known := _KNOWN.get(key)) is None:
-        if len(_KNOWN) >= TEXTS_KEPT:
-            _KNOWN.clear()
-        known = _KNOWN[key] = _time_bounds(find_spans(content, at))
-    return known
+    return _KNOWN.find((digest_text(content), at), lambda: _time_bounds(find_spans(content, at)))
 
 
 def _time_bounds(times: Sequence[TimeSpan]) -> tuple[Numbers, Numbers]:

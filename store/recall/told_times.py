@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from store.text.known_texts import KnownTexts, digest_text
 from store.text.times import DAY, TimeSpan, find_spans
 
 #: A day or month without a year means the one that is at most this far from when it was said.
@@ -13,6 +14,9 @@ MOST = 8
 #: A longer time than a year says no date.
 LONGEST = timedelta(days=366)
 
+# The times of texts.
+_KNOWN = KnownTexts[tuple[str, ...]](8192)
+
 
 def resolve_times(text: str, said: datetime) -> tuple[str, ...]:
     """Return the times that a text of this moment names: a day ("2026-03-02"), or the first and last ("/" between).
@@ -20,6 +24,10 @@ def resolve_times(text: str, said: datetime) -> tuple[str, ...]:
     A day or month without a year is told where one is near enough to be meant, a weekday with "last" or "next". Days
     are in UTC. Takes time in proportion to the text.
     """
+    return _KNOWN.find((digest_text(text), said), lambda: _resolve_times(text, said))
+
+
+def _resolve_times(text: str, said: datetime) -> tuple[str, ...]:
     of_a_year = defaultdict[object, list[TimeSpan]](list)
     for span in find_spans(text, said, certain=True):
         if span.length <= LONGEST:

@@ -81,18 +81,16 @@ def tells_time(text: str, time_words: frozenset[str]) -> bool:
 
 
 def _spans_in_calendar(text: str, today: datetime, calendar: Calendar, *, certain: bool) -> Iterator[TimeSpan]:
-    left = list(text)
     for pattern, read in _time_forms(calendar):
-        for match in pattern.finditer("".join(left)):
+        for match in pattern.finditer(text):
             try:
                 found = [] if certain and _is_of_any_week(match) else list(read(match, today, calendar))
             except (ValueError, OverflowError):
                 found = []
-            yield from _apply_references(
-                found, "".join(left[max(0, match.start() - REACH) : match.start()]), today, calendar
-            )
+            begin, end = match.span()
+            yield from _apply_references(found, text[max(0, begin - REACH) : begin], today, calendar)
             # A matched part is not matched again by a less exact form.
-            left[match.start() : match.end()] = " " * len(match.group())
+            text = f"{text[:begin]}{' ' * (end - begin)}{text[end:]}"
 
 
 def _is_of_any_week(match: Match[str]) -> bool:

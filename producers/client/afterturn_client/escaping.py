@@ -18,6 +18,8 @@ _LINE_ENDS = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 #: Only where it begins an entity does `&` need an escape.
 _ENTITY = re.compile("&(?=[#A-Za-z])")
+#: A text of printable ASCII without these needs no escape: most texts.
+_MARKS = re.compile("[<>&]")
 
 
 def visible(text: str) -> str:
@@ -33,6 +35,8 @@ def escape_line(text: str) -> str:
 
     What is no Unicode (a lone surrogate) becomes a question mark: it could not be sent to a model.
     """
+    if text.isascii() and text.isprintable() and not _MARKS.search(text):
+        return text
     shown = _LINE_ENDS.sub(r"\\n", visible(text))
     shown = _CONTROLS.sub(lambda found: f"\\u{{{ord(found[0]):X}}}", shown)
     shown = _ENTITY.sub("&amp;", shown).replace("<", "&lt;").replace(">", "&gt;")

@@ -13,7 +13,9 @@ from enum import IntEnum
 from functools import cached_property
 from itertools import compress, takewhile
 from types import MappingProxyType
+from typing import NamedTuple
 
+from store.text.known_texts import KnownTexts, digest_text
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText
@@ -103,17 +105,38 @@ class Sentence:
         return find_facts(MessageText(MINED_ROLE, self.text, self.name), 0)
 
 
-class Statement:
-    """The sentences of a message; none of one that is long, or that says not everywhere how things are.
+class Marks(NamedTuple):
+    """The hashes of what each sentence of a message needs, and of what all offer.
 
-    A look at `needed` and `offered` tells that most messages do not take the place of each other: the one that does
-    offers something that the other one needs.
+    A look at them tells that most messages do not take the place of each other: the one that does offers something of
+    what each sentence of the other one needs.
     """
 
-    def __init__(self, sentences: Sequence[Sentence]) -> None:
-        self.sentences = sentences
-        self.needed = frozenset(_list_needed(sentences[0]) if sentences else ())
-        self.offered = frozenset(mark for one in sentences for mark in _list_offered(one))
+    needed: Sequence[frozenset[int]]
+    offered: frozenset[int]
+
+
+class Statement:
+    """What a message by a speaker of this name states; most messages are told apart by their marks alone."""
+
+    def __init__(self, text: str, name: str | None) -> None:
+        self._text, self._name = text, name
+
+    @cached_property
+    def sentences(self) -> Sequence[Sentence]:
+        """Its sentences; none of a message that is long, or that says not everywhere how things are."""
+        return _read_sentences(self._text, self._name)
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Its marks; those of a message that was read lately are known."""
+        return _MARKS.find(self.digest, lambda: _find_marks(self.sentences))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The digest of the message and its speaker's name."""
+        name = self._name or ""
+        return digest_text(f"{len(name)} {name}{self._text}")
 
 
 _SENTENCE_END = re.compile(
@@ -210,38 +233,54 @@ _MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
 )
 # Marks of sentences beside the kinds of their facts: what they begin and end with, that the later says a change, any.
 _BEGINS, _ENDS_ALIKE, _SAYS_CHANGE, _ANY = "begins", "ends", "says a change", "any"
-_NOTHING = Statement(())
+# The marks of messages, about 2 KiB each, and of pairs of them whether the later one takes the place of the other.
+_MARKS, _TAKES_PLACE = KnownTexts[Marks](2048), KnownTexts[bool](16_384)
 _KEPT_BEFORE = frozenset({"and", "because", "since", "while", "when", "where", "who", "which", "that", "as"})
 
 
 def read_statement(text: str, name: str | None = None) -> Statement:
     """Return what a message by a speaker of this name states.
 
-    Takes time in proportion to the text, which is read up to MOST_CHARACTERS, never raises.
+    It is read on demand, up to MOST_CHARACTERS, in time in proportion to the text; that never raises.
     """
-    if len(text) > MOST_CHARACTERS or "?" in text or text.count(". ") + text.count("! ") > 2 * MOST_SENTENCES:
-        return _NOTHING
-    parts = [part for part in _SENTENCE_END.split(text.strip()) if part]
-    if len(parts) > MOST_SENTENCES:
-        return _NOTHING
-    low = text.lower()
-    words = set(_WORD.findall(low))
-    if not _UNSURE.isdisjoint(words) or _NOT_NOW.search(low):
-        return _NOTHING
-    changed, tells = not _OF_CHANGE.isdisjoint(words), not words.isdisjoint(_MAY_TELL)
-    read = (_read_sentence(part, name, changed=changed, tells=tells) for part in parts)
-    return Statement([one for one in read if one is not None])
+    return Statement("" if len(text) > MOST_CHARACTERS or "?" in text else text, name)
 
 
 def takes_place(later: Statement, earlier: Statement) -> bool:
     """Return whether a later message leaves nothing of an earlier one: each of its sentences has a successor."""
-    return not earlier.needed.isdisjoint(later.offered) and all(
-        any(_replaces(new, old) for new in later.sentences) for old in earlier.sentences
-    )
+    offered = later.marks.offered
+    for needed in earlier.marks.needed:
+        if needed.isdisjoint(offered):
+            return False
+    if not earlier.marks.needed:  # it states nothing that could be taken back
+        return False
+    return _TAKES_PLACE.find(later.digest + earlier.digest, lambda: _replaces_all(later.sentences, earlier.sentences))
+
+
+def _read_sentences(text: str, name: str | None) -> Sequence[Sentence]:
+    if text.count(". ") + text.count("! ") > 2 * MOST_SENTENCES:
+        return ()
+    parts = [part for part in _SENTENCE_END.split(text.strip()) if part]
+    if len(parts) > MOST_SENTENCES:
+        return ()
+    low = text.lower()
+    words = set(_WORD.findall(low))
+    if not _UNSURE.isdisjoint(words) or _NOT_NOW.search(low):
+        return ()
+    changed, tells = not _OF_CHANGE.isdisjoint(words), not words.isdisjoint(_MAY_TELL)
+    read = (_read_sentence(part, name, changed=changed, tells=tells) for part in parts)
+    return [one for one in read if one is not None]
+
+
+def _find_marks(sentences: Sequence[Sentence]) -> Marks:
+    offered = frozenset(hash(mark) for one in sentences for mark in _list_offered(one))
+    return Marks([frozenset(map(hash, _list_needed(one))) for one in sentences], offered)
 
 
 def _list_needed(old: Sentence) -> Iterator[Hashable]:
-    """Yield what a sentence that takes the place of this one offers, one of them at least."""
+    """Yield what a sentence that takes the place of this one offers, one of them at least; nothing if none does."""
+    if old.ended:
+        return
     yield from ((_BEGINS, old.words[:SOME]), (_ENDS_ALIKE, old.words[-SOME:]), _SAYS_CHANGE)
     yield from old.kinds
     if old.negated:
@@ -348,6 +387,10 @@ def _first_clause(lows: list[str], names: list[bool]) -> tuple[list[str], list[b
     begins = next((at for at, low in enumerate(lows) if low in {"not", "never"}), 0)
     end = next((at for at, low in enumerate(lows) if low == "," and at > max(begins, 1)), len(lows))
     return lows[:end], names[:end]
+
+
+def _replaces_all(new: Sequence[Sentence], old: Sequence[Sentence]) -> bool:
+    return all(any(_replaces(one, former) for one in new) for former in old)
 
 
 def _replaces(new: Sentence, old: Sentence) -> bool:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -14,6 +15,7 @@ from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import Explanation
 from store.recall.time_arm import LONGER, TEXTS, TOLD_LATER, mentions_time, score_moments, score_timeliness, split_days
+from store.text.known_texts import KnownTexts
 from store.text.times import DAY, TimeSpan, find_spans
 from tests.store.recall.conftest import Memory
 
@@ -147,12 +149,10 @@ def test_the_times_of_a_text_are_read_once_and_its_words_are_not_kept(monkeypatc
         return find_spans(text, at)
 
     monkeypatch.setattr(time_arm, "find_spans", note)
-    monkeypatch.setattr(time_arm, "_KNOWN", {})
+    known = KnownTexts[Any](2048)
+    monkeypatch.setattr(time_arm, "_KNOWN", known)
     text = "In May we went to a quiet lake"
     for at in (MAY.end, MAY.end, MAY.end + DAY):
         assert mentions_time(text, at, [MAY])
     assert read == [text, text]
-    assert "lake" not in repr(time_arm._KNOWN)
-    monkeypatch.setattr(time_arm, "TEXTS_KEPT", 1)
-    assert mentions_time(f"{text}.", MAY.end, [MAY])
-    assert len(time_arm._KNOWN) == 1
+    assert "lake" not in repr(vars(known))

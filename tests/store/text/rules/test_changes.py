@@ -7,6 +7,8 @@ from itertools import permutations
 import pytest
 
 from deploy.lab.bench.quality.changes import FILE
+from store.text.known_texts import KnownTexts
+from store.text.rules import changes
 from store.text.rules.changes import MOST_CHARACTERS, read_statement, takes_place
 
 TALKS = tomllib.loads(FILE.read_text(encoding="utf-8"))["talks"]
@@ -101,3 +103,26 @@ def test_a_long_text_and_nothing_have_no_sentences() -> None:
     assert not read_statement("").sentences
     assert not read_statement("a " * MOST_CHARACTERS).sentences
     assert not takes_place(read_statement(""), read_statement(""))
+
+
+def test_messages_are_read_once_and_their_words_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks, pairs = KnownTexts[changes.Marks](8), KnownTexts[bool](8)
+    monkeypatch.setattr(changes, "_MARKS", marks)
+    monkeypatch.setattr(changes, "_TAKES_PLACE", pairs)
+    read, read_sentences = list[str](), changes._read_sentences
+
+    def note(text: str, name: str | None) -> Sequence[changes.Sentence]:
+        read.append(text)
+        return read_sentences(text, name)
+
+    monkeypatch.setattr(changes, "_read_sentences", note)
+    older, newer, beside = "The standup is at 9:30.", "The standup is at 10:15.", "I water the plants."
+    for _ in range(2):
+        assert [replaces(newer, older), replaces(older, newer), replaces(beside, older)] == [True, True, False]
+    assert sorted(read) == sorted([older, newer, beside, older, newer])  # the first two for either order
+    assert "standup" not in repr((vars(marks), vars(pairs)))
+
+
+def test_the_same_words_of_a_speaker_of_another_name_are_another_statement() -> None:
+    """Who is called Ann tells by "Ann lives in Bonn" where she lives herself."""
+    assert read_statement("Ann lives in Bonn", "Ann").digest != read_statement("Ann lives in Bonn").digest
