@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-export PYTHONDONTWRITEBYTECODE ?= 1
+# Compiled modules are kept: each process that a test starts would compile the product anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo helm docs pictures test live check static laws nightly format clean
@@ -27,7 +28,7 @@ pictures: $(STAMP) ## the console's pictures of README and docs, taken of the de
 	@AFTERTURN_PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 -m nightly tests/deploy/lab/demo/test_keep.py
 
 test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not nightly and not live"
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly and not live"
 
 live: $(STAMP) ## tests that start processes one after another: `afterturn up`, killed processes, chaos, restores
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "live and not nightly"

@@ -2,17 +2,19 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import uuid4
 
 import hypothesis
 import pytest
 import pytest_asyncio
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.examples import SEARCH, examples
 from tests.figures import shown
+from tests.groups import group_by_fixtures
 from tests.live import mark_live
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
@@ -45,8 +47,17 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves out, before `-m` chooses."""
+    """Mark what `make test` leaves out, before `-m` chooses, and what one process of it runs."""
     mark_live(items)
+    group_by_fixtures(items)
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_put_back() -> Iterator[None]:
+    """Undo what a command that runs in the test's process says of its log: a process of its own would end with it."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 #: Each file, and its tests that stay in `make test`.
 LIVE: Mapping[str, tuple[str, ...]] = {
     "tests/deploy/api/test_process.py": ("test_what_was_acknowledged_outlives_the_process_that_said_so",),
+    "tests/deploy/cli/test_live.py": (),
     "tests/deploy/lab/chaos/test_counting.py": ("test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late",),
     "tests/deploy/lab/chaos/test_gateway.py": ("test_the_file_keeps_no_secret",),
     "tests/deploy/lab/chaos/test_run.py": (),
@@ -23,25 +24,36 @@ LIVE: Mapping[str, tuple[str, ...]] = {
         "test_a_wrong_password_is_refused",
         "test_the_endpoint_shows_no_password_when_printed",
     ),
+    "tests/deploy/cli/test_perimeter.py": (
+        "test_it_serves_each_workspace_by_its_key_until_it_is_told_to_stop",
+        "test_an_address_that_is_none_ends_with_status_2",
+        "test_a_tree_that_is_none_or_a_plugin_url_that_names_none_ends_with_status_2",
+    ),
     "tests/deploy/test_deployment.py": (
         "test_a_setting_that_is_missing_is_named",
         "test_a_verifier_is_what_the_server_makes_of_a_password",
         "test_every_command_of_the_page_is_there",
     ),
+    "tests/deploy/test_full_disk.py": (
+        "test_a_process_goes_on_counting_on_a_full_disk",
+        "test_a_process_that_starts_on_a_full_disk_keeps_its_samples",
+        "test_what_the_dead_counted_waits_for_space",
+        "test_a_log_line_that_cannot_be_written_fails_no_call",
+        "test_a_server_is_started_again_however_often_it_ends",
+        "test_both_servers_are_started_again_for_ever",
+        "test_a_child_that_finds_no_space_at_its_start_is_started_later",
+    ),
     "tests/deploy/test_hybrid_live.py": (),
     "tests/deploy/test_managed_postgres.py": (),
+    "tests/deploy/test_outside_services.py": ("test_a_worker_does_not_start_with_a_domain_for_an_address",),
     "tests/deploy/test_plugin_cut_over.py": ("test_the_page_names_the_commands_that_are_tried",),
     "tests/deploy/test_point_in_time.py": (),
-    "tests/deploy/test_up.py": (
-        "test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing",
-        "test_after_a_kill_nothing_survives_and_the_next_start_has_the_data_and_the_key",
-    ),
+    "tests/deploy/test_up.py": ("test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing",),
     "tests/deploy/worker/test_maintenance.py": (),
-    "tests/deploy/worker/test_process.py": (
-        "test_a_worker_takes_turns_through_every_stage_and_stops_when_told",
-        "test_a_killed_worker_loses_nothing_and_its_successor_does_nothing_twice",
-    ),
+    "tests/deploy/worker/test_process.py": ("test_a_worker_takes_turns_through_every_stage_and_stops_when_told",),
     "tests/faults/test_chaos.py": ("test_an_unknown_sabotage_is_wrong_usage",),
+    "tests/faults/test_kills.py": (),
+    "tests/faults/test_turn_queue.py": (),
 }
 
 

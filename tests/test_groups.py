@@ -3,6 +3,8 @@
 With pytest 9.2, pytest-xdist 3.8 ignores groups without a word (its issue 1386).
 """
 
+from pathlib import Path
+
 import pytest
 
 
@@ -11,3 +13,19 @@ def test_a_group_reaches_the_scheduler(request: pytest.FixtureRequest) -> None:
     if not hasattr(request.config, "workerinput") or not request.config.getoption("loadgroup"):
         pytest.skip("the tests run in one process, or without --dist loadgroup")
     assert request.node.nodeid.endswith("@groups")
+
+
+@pytest.fixture(scope="module")
+def shared() -> int:
+    return 1
+
+
+@pytest.mark.usefixtures("shared")
+def test_tests_that_use_a_fixture_of_their_module_are_a_group(request: pytest.FixtureRequest) -> None:
+    [group] = request.node.iter_markers("xdist_group")
+    assert group.args == (request.node.nodeid.partition("::")[0],)
+
+
+def test_tests_without_one_are_none(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    del tmp_path
+    assert list(request.node.iter_markers("xdist_group")) == []

@@ -4,23 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
 from deploy.cli import app, main
 
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("usual_signals")
 
 
 def ended_by(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> tuple[object, list[str]]:

@@ -143,6 +143,7 @@ async def test_a_limit_past_what_can_be_counted_is_wrong_usage(operated: Operate
     assert quota["limits"]["max_bytes"] == 2**63 - 1
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_what_is_not_utf8_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["afterturn", "jobs", "list", "--host", "\udcff"])
     with pytest.raises(SystemExit) as caught:

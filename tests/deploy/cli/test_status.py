@@ -63,7 +63,7 @@ def watched(
     busy: Busy, *form: str, enough: Callable[[list[str]], bool], begun: threading.Event | None = None
 ) -> tuple[int, list[str], str]:
     """Watch until enough lines were seen, then press Ctrl-C; `begun` is set when the first was."""
-    command = [sys.executable, "-m", "deploy.cli", "status", "--watch", "--every", "1s", "--data", str(busy.folder)]
+    command = [sys.executable, "-m", "deploy.cli", "status", "--watch", "--every", "0s", "--data", str(busy.folder)]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with spawned(
         [*command, *form], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

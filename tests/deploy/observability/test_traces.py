@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -490,15 +491,12 @@ def test_an_address_of_a_collector_is_an_url_without_credentials(url: str) -> No
 def test_lines_of_the_log_name_their_trace(spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr("sys.stderr", io.TextIOWrapper(raw, write_through=True))
-    before = structlog.get_config()
-    try:
-        logs.configure_logging(LogSettings(format=LogFormat.JSON))
-        log = structlog.get_logger("traces")
-        with trace_operation("request", kind=SpanKind.SERVER, parent=AGENT):
-            log.info("within")
-        log.info("without")
-    finally:
-        structlog.configure(**before)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    logs.configure_logging(LogSettings(format=LogFormat.JSON))
+    log = structlog.get_logger("traces")
+    with trace_operation("request", kind=SpanKind.SERVER, parent=AGENT):
+        log.info("within")
+    log.info("without")
     within, without = (json.loads(line) for line in raw.getvalue().splitlines())
     [span] = spans.get_finished_spans()
     assert span.context is not None

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_playwright_python.base import AXE_FILE_PATH  # type: ignore[import-untyped]  # it has no types
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
@@ -20,6 +20,14 @@ AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wc
 #: The longest wait for one thing on a page, in milliseconds: a wrong test ends soon, and a busy machine is no fault.
 ACTION_MS = 45_000
 SERIOUS = frozenset({"serious", "critical"})
+#: How a page is looked at: the window's width in pixels, and its colours.
+LOOKS: tuple[tuple[int, Literal["light", "dark"]], ...] = (
+    (360, "light"),
+    (360, "dark"),
+    (1280, "light"),
+    (1280, "dark"),
+)
+HEIGHT = 900
 
 
 @asynccontextmanager
@@ -72,6 +80,14 @@ class Visitor:
             for node in one["nodes"]
         ]
 
+    async def reads_well(self, address: str = "") -> None:
+        """Nothing that axe-core calls serious, and nothing wider than the window, however the page is looked at."""
+        for width, colours in LOOKS:
+            await self.page.set_viewport_size({"width": width, "height": HEIGHT})
+            await self.page.emulate_media(color_scheme=colours)
+            assert await self.find_serious_faults() == [], (address, width, colours)
+            assert await self.fits(), (address, width, colours)
+
     def forgive(self, what: str) -> None:
         """Forget errors of the network that a test brought about, such as a refusal's status."""
         self.wrong = [one for one in self.wrong if not (one.startswith("console: Failed to load") and what in one)]
@@ -89,7 +105,7 @@ async def visit(browser: Browser, url: str, *, dark: bool = False, width: int = 
     """Open a page in a fresh profile; what the browser reported must be nothing in the end."""
     context: BrowserContext = await browser.new_context(
         color_scheme="dark" if dark else "light",
-        viewport={"width": width, "height": 900},
+        viewport={"width": width, "height": HEIGHT},
         locale="en-GB",
         timezone_id="Europe/Berlin",
         reduced_motion="reduce",

@@ -8,6 +8,8 @@ from deploy.lab.demo.data import FOLDER, DemoData, DemoDataError, Wording, load_
 from store.text.terms import analyse_text, split_words
 from tests.deploy.lab.demo.search import Index
 
+pytestmark = pytest.mark.xdist_group("demo's conversation")  # its indexes are made once, for ten seconds
+
 SPEAKERS = {"Ines", "Rowan", "Juniper"}
 FIRST_FIVE = 5
 
