@@ -4,17 +4,21 @@ The time is in the event, so that a replay on any day makes the same rows; reade
 Maintenance then ends the unit or bank by an event, and later erases its text.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, bindparam, exists, or_
+from sqlalchemy import ColumnElement, Exists, FromClause, Select, bindparam, exists, or_
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.errors import TurnEnded
 from store.schema import BANK, TIME
 
 #: The parameter of the time of the answer.
 NOW = bindparam("now", type_=TIME)
 #: A time at which nothing has expired yet.
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+HAS_EXPIRED = "this bank has expired: create it again (POST /api/v1/banks), or change its `expires_at`"
 
 
 def row_lasts(of: FromClause) -> ColumnElement[bool]:
@@ -25,7 +29,23 @@ def row_lasts(of: FromClause) -> ColumnElement[bool]:
 
 def bank_lasts() -> ColumnElement[bool]:
     """Return the condition that the bank `bank` of `host` has not expired at `:now`."""
+    return ~_bank_expired()
+
+
+def _bank_expired() -> Exists:
     ending = BANK.alias("ending")
-    return ~exists().where(
+    return exists().where(
         ending.c.host_id == bindparam("host"), ending.c.bank_id == bindparam("bank"), ending.c.expires_at <= NOW
     )
+
+
+#: The last column of the statement by which a writer takes its locks: whether its bank has expired at `:now`.
+BANK_EXPIRED = _bank_expired().label("bank_expired")
+
+
+async def lock_lasting_bank(
+    connection: AsyncConnection, locks: Select[*tuple[Any, ...]], place: Mapping[str, Any]
+) -> None:
+    """Take a writer's locks, by a statement that ends with BANK_EXPIRED. Raises TurnEnded for an expired bank."""
+    if (await connection.execute(locks, place)).one().bank_expired:
+        raise TurnEnded(HAS_EXPIRED)

@@ -265,7 +265,7 @@ class Knowledge:
             agent=grant.agent,
         )
         if document.text is None:
-            await self._banks.create(grant.host_id, grant.user, document.bank)
+            await self._banks.begin(grant.host_id, grant.user, document.bank)
             return await self._documents.register(grant.host_id, document)
         added = await self._documents.add(grant.host_id, document)
         if not added.duplicate:
@@ -303,7 +303,7 @@ class Knowledge:
         limit_text("content", len(body.content.encode()), self._settings)
         bank = await self._dependencies.reach(grant, body.bank)
         await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
-        await self._banks.create(grant.host_id, grant.user, bank)
+        await self._banks.begin(grant.host_id, grant.user, bank)
         redactor = Redactor.of(self._settings, grant)
         content = await run_off_loop(len(body.content), redactor.redact_text, body.content)
         new = NewDirective(redactor.redact_text(body.name), content, body.priority, describe_keeper(grant))

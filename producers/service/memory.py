@@ -9,7 +9,7 @@ from typing import Any
 
 from afterturn_client.contract.banks import BankDetails
 
-from producers.errors import PermissionDenied
+from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, choose_space, fit_name, listable_names
 from producers.service.bodies import parse_body
@@ -70,6 +70,8 @@ class MemoryFacade:
         """
         require_write(grant)
         body = parse_body(BankBody, asked)
+        if body.expires_at is not None and body.expires_at <= self.clock():
+            raise Invalid(FieldProblem("expires_at", "must be in the future"))
         space = choose_space(grant, body)
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")

@@ -15,6 +15,7 @@ from store import schema
 from store.database import Database
 from store.derived import bank_state
 from store.errors import ConcurrencyError, KeyReused, NotFound
+from store.expiry import BANK_EXPIRED, lock_lasting_bank
 from store.log.append import append_events, read_versions
 from store.log.catalog import AGGREGATES, EVENTS, Aggregate, EventType, aggregate_id
 from store.log.envelope import Origin, build_command
@@ -26,7 +27,9 @@ COUNTED = frozenset({Aggregate.ENTITY, Aggregate.UNIT_ENTITY})
 #: Fields that the log adds up, which do not tell two commands apart.
 _ADDED = frozenset({"bytes", "erased"})
 # Commands of one bank follow each other, so that each sees what the one before it made.
-LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("entities", "bank"))
+LOCK = select(
+    ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("entities", "bank"), BANK_EXPIRED
+)
 # A session's history is appended to by turns, too.
 LOCK_SESSION = select(hold_lock("session", "session"))
 _EVENT = schema.EVENT_STORE.c
@@ -72,14 +75,19 @@ async def apply_command(database: Database, origin: Origin, command: Command) ->
     """Append a command's event, projected; the same key again changes nothing.
 
     Raises ConcurrencyError (another version than expected, or it lives already), NotFound (it does not live, or a unit
-    does not), InvalidEvent, KeyReused, QuotaExceeded.
+    does not), TurnEnded (the bank has expired), InvalidEvent, KeyReused, QuotaExceeded.
     """
     async with database.tenant(origin.host) as connection:
-        await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
+        await lock_bank(connection, origin)
         if command.aggregate is Aggregate.SESSION:
             await connection.execute(LOCK_SESSION, {"session": UUID(str(command.fields["sessionId"]))})
         known = await _find_done(connection, origin, command)
         return known or await _append(connection, origin, command)
+
+
+async def lock_bank(connection: AsyncConnection, origin: Origin) -> None:
+    """Take the locks of a command on a bank, until the transaction ends. Raises TurnEnded for an expired bank."""
+    await lock_lasting_bank(connection, LOCK, {"host": origin.host, "bank": origin.bank, "now": origin.at})
 
 
 async def _append(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone:

@@ -17,6 +17,7 @@ from store.derived import bank_state, postings, projection
 from store.derived.readings import FollowUp, open_follow_ups
 from store.derived.unit_vectors import corrected_id
 from store.errors import ConcurrencyError, NotFound, TurnBusy
+from store.expiry import BANK_EXPIRED, lock_lasting_bank
 from store.ledger.stages import Stage
 from store.log.append import append_events, order_events, read_versions
 from store.log.catalog import Aggregate, EventType, aggregate_id
@@ -37,6 +38,7 @@ LOCK = select(
     share_lock("bank", "bank"),
     hold_lock("session", "session"),
     hold_lock("entities", "bank"),
+    BANK_EXPIRED,
 )
 _UNIT, _LEDGER, _EVENT = UNIT.c, LEDGER.c, EVENT_STORE.c
 STATE = select(
@@ -129,10 +131,19 @@ async def read_drawn_facts(connection: AsyncConnection, host: UUID, bank: UUID, 
     return list((await connection.execute(DRAWN, place)).all()) if unit.turn_id else []
 
 
+async def lock_session(connection: AsyncConnection, origin: Origin, session: UUID) -> None:
+    """Take the locks of a change of a session's units. Raises TurnEnded for an expired bank."""
+    place = {"host": origin.host, "bank": origin.bank, "session": session, "now": origin.at}
+    await lock_lasting_bank(connection, LOCK, place)
+
+
 async def lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
-    """Lock a unit, and its bank shared, until the transaction ends; return its row. Raises NotFound, IsReflection."""
+    """Lock a unit, and its bank shared, until the transaction ends; return its row.
+
+    Raises NotFound, IsReflection, TurnEnded for an expired bank.
+    """
     found = await _read_state(connection, origin, unit)
-    await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
+    await lock_session(connection, origin, found.session_id or unit)
     return await _read_state(connection, origin, unit)
 
 

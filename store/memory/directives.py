@@ -30,7 +30,7 @@ from store.expiry import bank_lasts
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
-from store.memory.commanded import LOCK, Command, CommandDone, apply_command
+from store.memory.commanded import Command, CommandDone, apply_command, lock_bank
 from store.memory.reflections import STILL_DRAWN
 from store.page_bytes import PageRows, build_page, cut_to_bytes
 from store.tenancy.quotas import charge_quota, run_within_quota
@@ -116,7 +116,7 @@ class Curation:
     ) -> tuple[Directive, bool]:
         """Write the directive of this name, as `user`; return it, and whether anything changed.
 
-        A directive that has this content already stays as it is, and keeps its author. Raises QuotaExceeded.
+        A directive that has this content already stays as it is, and keeps its author. Raises TurnEnded, QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
         return await run_within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
@@ -126,7 +126,7 @@ class Curation:
         directive = Directive(identity.directive_id(origin.bank, new.name), *told, new.laid_down_by)
         size = len(new.name.encode()) + len(new.content.encode())
         async with self._database.tenant(origin.host) as connection:
-            await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
+            await lock_bank(connection, origin)
             known = (await connection.execute(_find_directive(origin, directive.directive_id))).one_or_none()
             alive = known is not None and known.active
             if known is not None and alive and tuple(known[1:4]) == told:
@@ -168,10 +168,10 @@ class Curation:
         return DirectiveDetails(**row)
 
     async def withdraw(self, host: UUID, bank: str, directive: UUID, user: str | None = None) -> None:
-        """End a directive, as `user`. Raises NotFound."""
+        """End a directive, as `user`. Raises NotFound, TurnEnded."""
         origin = self._origin(host, bank, user)
         async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"host": host, "bank": origin.bank})
+            await lock_bank(connection, origin)
             known = (await connection.execute(_find_directive(origin, directive))).one_or_none()
             if known is None or not known.active:
                 raise NotFound("no such directive")
@@ -181,16 +181,15 @@ class Curation:
     async def link(self, host: UUID, bank: str, link: NewLink, user: str | None = None) -> bool:
         """Link two units of a bank, as `user`; returns whether anything changed.
 
-        Raises NotFound for either unit, QuotaExceeded.
+        Raises NotFound for either unit, TurnEnded, QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
         return await run_within_quota(self._database, host, origin.at, partial(self._link, origin, link))
 
     async def _link(self, origin: Origin, link: NewLink) -> bool:
-        place = {"host": origin.host, "bank": origin.bank}
         parts = (link.first, link.second, link.kind)
         async with self._database.tenant(origin.host) as connection:
-            await connection.execute(LOCK, place)
+            await lock_bank(connection, origin)
             units = sorted({link.first, link.second})
             if await connection.scalar(_count_units(origin, units)) != len(units):
                 raise NotFound("no such unit")

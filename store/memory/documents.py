@@ -20,7 +20,7 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.errors import NotFound, TurnBusy
-from store.expiry import NOW, bank_lasts
+from store.expiry import BANK_EXPIRED, NOW, bank_lasts, lock_lasting_bank
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -47,7 +47,9 @@ LIVES_AT_ONCE = 64
 #: How often an addition that meets others of the same content is tried before it is refused as busy.
 MOST_TRIES = 16
 
-LOCK = select(ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("document", "document"))
+LOCK = select(
+    ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("document", "document"), BANK_EXPIRED
+)
 # Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
 LOCK_ALONE = select(ENTER_LOG, hold_lock("bank", "bank"))
 _DOC, _UNIT, _EVENT = DOC.c, UNIT.c, EVENT_STORE.c
@@ -190,7 +192,7 @@ class Documents:
     async def register(self, host: UUID, document: NewDocument) -> AddedDocument:
         """Add a document whose text comes as turns, in an existing bank; the same content again changes nothing.
 
-        Raises QuotaExceeded.
+        Raises TurnEnded, QuotaExceeded.
         """
         now = self._clock()
         return await run_within_quota(self._database, host, now, partial(self._register, host, document, now))
@@ -201,7 +203,7 @@ class Documents:
         doc, _ = await self._life(host, bank, document)
         event = build_offer(origin, EventType.DOC_CREATED, (doc,), _document_data(host, doc, document))
         async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
+            await lock_lasting_bank(connection, LOCK, {"host": host, "bank": bank, "document": doc, "now": now})
             position = await append_events(connection, host, [event], if_absent=True)
             known = (await connection.execute(POSITION, {"host": host, "bank": bank, "key": str(doc)})).scalar_one()
             if position is not None:

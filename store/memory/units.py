@@ -191,14 +191,14 @@ class Units:
 
         Its words, vectors and mentions end with it, and so do the facts drawn from it that no other remembered unit
         states; those of a unit that was forgotten before end, too. With `with_facts=False` facts of a message stay.
-        No answer holds a reflection of facts that ended, and it is derived anew. Raises NotFound, TurnBusy.
+        No answer holds a reflection of facts that ended, and it is derived anew. Raises NotFound, TurnEnded, TurnBusy.
         """
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._writable(host, bank, [unit]), self._database.tenant(host) as connection:
             seen = await _read_unit_row(connection, host, bank_id, unit)
             session = None if seen is None else seen.session_id
-            await connection.execute(corrections.LOCK, {"host": host, "bank": bank_id, "session": session or unit})
+            await corrections.lock_session(connection, origin, session or unit)
             found = await _read_unit_row(connection, host, bank_id, unit)
             if found is None:
                 return ForgottenUnit(await reflections.forget_reflection(connection, origin, unit), 0)

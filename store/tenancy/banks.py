@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
-from store.errors import BankInUse, ConcurrencyError, KeyReused, NotFound
-from store.expiry import BEFORE_ALL, NOW, row_lasts
+from store.errors import BankInUse, ConcurrencyError, KeyReused, NotFound, TurnEnded
+from store.expiry import BEFORE_ALL, HAS_EXPIRED, NOW, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -183,17 +183,29 @@ class Banks:
         A new bank expires at `expires_at`, if given; so does one that had expired already, which lives again.
         `runtime`: a new one is of an agent's runtime, which made it for one session.
         """
-        bank, now = identity.bank_id(host, name), self._clock()
-        origin = Origin(host, bank, identity.user_id(host, user), now)
         more: dict[str, Any] = {"expiresAt": expires_at.isoformat()} if expires_at else {}
         more |= {"disposition": {**TRAITS, RUNTIME: True}} if runtime else {}
+        outcome = await self._offer(host, user, name, more)
+        if outcome == "known" and await self._has_ended(host, identity.bank_id(host, name)):
+            return await self.set_end(host, name, expires_at, user), False
+        return await self.get(host, name), outcome == "created"
+
+    async def _offer(self, host: UUID, user: str | None, name: str, more: Mapping[str, Any] = NO_CHANGES) -> str:
+        """Create a bank with these fields where there is none; return `created` or `known`. Raises QuotaExceeded."""
+        bank, now = identity.bank_id(host, name), self._clock()
+        origin = Origin(host, bank, identity.user_id(host, user), now)
         event = build_offer(origin, EventType.BANK_CREATED, (), {**bank_created_fields(host, name), **more})
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
         with translate_refusals():
-            outcome = await self._create(host, arguments)
-        if outcome == "known" and await self._has_ended(host, bank):
-            return await self.set_end(host, name, expires_at, user), False
-        return await self.get(host, name), outcome == "created"
+            return await self._create(host, arguments)
+
+    async def begin(self, host: UUID, user: str | None, name: str) -> None:
+        """Create the bank of this whole name where there is none, as `user`. Raises TurnEnded where it has expired.
+
+        Raises QuotaExceeded.
+        """
+        if await self._offer(host, user, name) == "known" and await self._has_ended(host, identity.bank_id(host, name)):
+            raise TurnEnded(HAS_EXPIRED)
 
     async def get(self, host: UUID, name: str) -> Bank:
         """Return the bank of this whole name. Raises NotFound."""
@@ -243,7 +255,7 @@ class Banks:
     ) -> int:
         """Change background and disposition of a bank, as `user`; return its version. `version`: the one expected.
 
-        Raises NotFound, ConcurrencyError.
+        Raises NotFound, TurnEnded, ConcurrencyError.
         """
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
@@ -267,7 +279,8 @@ class Banks:
     ) -> int:
         """End an empty bank, as `user`; return its version. `version`: the one expected.
 
-        Raises NotFound, ConcurrencyError; BankInUse while documents, units, directives, reflections or sessions live.
+        Raises NotFound, TurnEnded, ConcurrencyError; BankInUse while documents, units, directives, reflections or
+        sessions live.
         """
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
@@ -302,6 +315,8 @@ class Banks:
         found = (await connection.execute(languages.BANK, place)).one_or_none()
         if found is None:
             raise NotFound("no such bank")
+        if found.expires_at is not None and found.expires_at <= origin.at:
+            raise TurnEnded(HAS_EXPIRED)
         if version not in (None, found.aggregate_version):
             raise ConcurrencyError("AgentMemoryBank", version, found.aggregate_version)
         return found

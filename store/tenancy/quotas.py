@@ -18,6 +18,7 @@ from store.authority import refusal_of_call
 from store.database import Database
 from store.database_outage import retry_after_states, state_of
 from store.errors import QuotaExceeded, RateLimited, StoreError, TurnEnded
+from store.expiry import HAS_EXPIRED
 from store.log.refusals import translate_refusals
 from store.schema import QUOTA
 
@@ -133,9 +134,6 @@ async def recount_quota(database: Database, host: UUID, now: datetime) -> bool:
     """Recount a host's usage, at most once a minute; return whether that was done."""
     async with database.call() as connection:
         return bool((await connection.execute(RECOUNT, {"host": host, "now": now})).scalar_one())
-
-
-HAS_EXPIRED = "this bank has expired: create it again (POST /api/v1/banks), or change its `expires_at`"
 
 
 def refusal_of(outcome: str) -> StoreError | None:

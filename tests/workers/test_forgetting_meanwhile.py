@@ -53,10 +53,10 @@ async def test_a_unit_forgotten_while_it_is_being_linked_takes_the_link_along(wo
     await world.append()
     first, second = await messages(world)
     async with world.database.tenant(HOST) as connection:
-        await connection.execute(commanded.LOCK, {"host": HOST, "bank": BANK})
+        origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
+        await commanded.lock_bank(connection, origin)
         link = NewLink(first, second, "causes")
         data = {"fromUnitId": str(first), "toUnitId": str(second), "linkType": link.kind, "weight": link.weight}
-        origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
         await directives._append_next_version(
             connection, origin, EventType.LINK_CREATED, data, (first, second, link.kind)
         )
