@@ -371,9 +371,12 @@ class Commands:
             agent=grant.agent,
         )
         told = {"bankId": str(identity.bank_id(grant.host_id, bank)), "identifiedBy": by, "memoryId": name}
-        if (there := await self._find_retained(grant, memory, once=by == "key")) is not None:
-            return {**told, "unitId": str(there), "created": False}
-        kept = await self._dependencies.memories.keep(grant.host_id, memory, _refuse_replacement)
+        # Most are new: only for the others is anything read.
+        kept = await self._dependencies.memories.keep_first(grant.host_id, memory)
+        if kept is None:
+            if (there := await self._find_retained(grant, memory, once=by == "key")) is not None:
+                return {**told, "unitId": str(there), "created": False}
+            kept = await self._dependencies.memories.keep(grant.host_id, memory, _refuse_replacement)
         self._dependencies.notifier.notify(*READY_AT_ONCE, Stage.PROJECTION)
         return {**told, "unitId": str(kept.unit_id), "created": True, "position": kept.position}
 

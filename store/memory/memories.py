@@ -151,6 +151,16 @@ class Memories:
 
         return await run_within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
 
+    async def keep_first(self, host: UUID, memory: NewMemory) -> KeptMemory | None:
+        """Write a memory as `keep` does where none of its id was ever written in the bank; None: one was.
+
+        Nothing is read before it is written. Raises QuotaExceeded, RateLimited, TurnEnded.
+        """
+        origin = _origin_of(host, memory, self._clock())
+        first = identity.turn_id(identity.memory_session(origin.bank, memory.memory_id), "0")
+        begin = partial(self._begin, origin, memory, partial(self._append, host), first)
+        return await run_within_quota(self._database, host, origin.at, begin)
+
     async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
         """Return the id of a memory's unit. Raises NotFound for an unknown, ended or foreign memory."""
         bank_id = identity.bank_id(host, bank)

@@ -1,11 +1,12 @@
 """Commands of a portal: both forms do the same, once for each key, and what they did is readable at once."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from sqlalchemy import event
 
 from store import identity
 from store.replay import ReplayScope, verify_log
@@ -71,6 +72,32 @@ async def test_an_agent_retains_a_unit_and_recalls_it_at_once(world: World, *, p
     await do(agent, "deleteAgentMemoryUnit", portal=portal, unitId=kept["unitId"])
     assert await recalled(agent, "violin") == []
     await replays_equal(world, agent)
+
+
+async def test_a_new_unit_takes_one_transaction_more_than_a_single_memory(world: World, ana: Tenant) -> None:
+    """It looks up which bank the id names; whether the unit is there already, the log itself says."""
+    await do(ana, "createAgentMemoryBank")
+    begun = list[object]()
+    engine = world.database._app.sync_engine
+    note = begun.append
+    event.listen(engine, "begin", note)
+
+    async def count(write: Callable[[int], Awaitable[object]]) -> int:
+        counts = []
+        for n in range(5):
+            begun.clear()
+            await write(n)
+            counts.append(len(begun))
+        return min(counts)
+
+    try:
+        memory = {"bank": BANK, "content": "The viola is in the barn"}
+        alone = await count(lambda n: ana.http.post("/api/v1/memories", json={**memory, "id": f"m{n}"}))
+        keyed = await count(lambda n: do(ana, "retainAgentMemoryUnit", f"key {n}", content=f"The viola {n}"))
+        plain = await count(lambda n: do(ana, "retainAgentMemoryUnit", content=f"The harp {n}"))
+    finally:
+        event.remove(engine, "begin", note)
+    assert (keyed, plain) == (alone + 1, alone + 1)
 
 
 @pytest.mark.law("L2")
