@@ -9,7 +9,7 @@ from sqlalchemy import Column, Double, Label, bindparam, cast, extract, func, se
 
 from store.database import Database
 from store.ledger.workers import SILENT_S
-from store.schema import CLAIM, GATE, LEDGER, WORKER
+from store.schema import CLAIM, GATE, GENERATION, LEDGER, WORKER
 
 # Every writing transaction holds a lock on its own id, the only sign of it that any role can see.
 LOOK = text("""
@@ -50,6 +50,7 @@ _LIVING = (
     .subquery()
 )
 WORKERS = select(_LIVING.c.stage, func.count().label("workers")).group_by(_LIVING.c.stage)
+BUILDS = select(GENERATION.c.generation, GENERATION.c.state, GENERATION.c.share).order_by(GENERATION.c.generation)
 TOP_TENANTS = (
     select(_ROW.host_id, _UNDONE, _age_s(_ROW.accepted_at))
     .where(_ROW.undone)
@@ -68,13 +69,23 @@ class TenantBacklog:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationShare:
+    """The state of a generation of vectors, and the share of all texts that its pass has gone through, from 0 to 1."""
+
+    generation: int
+    state: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseSample:
     """The gauges as of one reading.
 
     `oldest_writer` is the id of the oldest transaction that writes and has not ended; `overdue_s` the age of the
     oldest lease of a stage that ran out without another worker taking the claim. `written` is the position of the WAL
     in bytes, `replicas` the positions that each replica, by name, shows. `open_breakers` are gateway targets that fail.
-    `workers` counts the living processes that work on each stage, `bytes` is the size of the database.
+    `workers` counts the living processes that work on each stage, `bytes` is the size of the database. `generations`
+    are those of vectors, with the share of texts that the pass of each has gone through.
     """
 
     oldest_writer: int | None
@@ -87,6 +98,7 @@ class DatabaseSample:
     open_breakers: int = 0
     workers: Mapping[str, int] = field(default_factory=dict)
     bytes: int = 0
+    generations: Sequence[GenerationShare] = ()
 
 
 async def read_database_sample(
@@ -102,6 +114,7 @@ async def read_database_sample(
         overdue = (await connection.execute(OVERDUE)).all()
         breakers = (await connection.execute(OPEN_BREAKERS, {"breaker_failures": breaker_failures})).scalar_one()
         workers = (await connection.execute(WORKERS)).all()
+        builds = (await connection.execute(BUILDS)).all()
         tenants = (await connection.execute(TOP_TENANTS.limit(top_tenants))).all() if top_tenants else ()
     return DatabaseSample(
         seen.oldest_writer,
@@ -114,4 +127,5 @@ async def read_database_sample(
         breakers,
         {row.stage: row.workers for row in workers},
         seen.bytes,
+        tuple(GenerationShare(*row) for row in builds),
     )

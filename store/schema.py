@@ -1163,6 +1163,9 @@ WORKER = Table(
     Column("started_at", TIME, nullable=False, server_default=func.now()),
     Column("seen_at", TIME, nullable=False, server_default=func.now()),
     Column("state", Text, nullable=False, server_default="working"),
+    #: the sentence model that its settings name, and that model's generation
+    Column("model", Text),
+    Column("generation", SmallInteger),
     CheckConstraint("state in ('working', 'draining', 'drained')"),
     schema="public",
     postgresql_with={"fillfactor": "50"},
@@ -1245,6 +1248,8 @@ GENERATION = Table(
     Column("behind", Boolean, nullable=False, server_default=text("false")),
     #: when a pass ended; null: texts may have no vector of this generation
     Column("complete_at", TIME),
+    #: share of tenants, banks and log that the pass has gone through, from 0 to 1
+    Column("share", Double, nullable=False, server_default=text("0")),
     CheckConstraint("generation > 0"),
     CheckConstraint("dimension between 1 and 4000"),
     CheckConstraint("state in ('live', 'building', 'retired', 'dropping')"),

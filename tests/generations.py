@@ -1,5 +1,7 @@
 """Makes a generation of vectors live at once, as no command does: a test says which model's vectors are stored."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import delete, func, insert
 
 from embeddings.protocol import Embedder
@@ -16,7 +18,25 @@ async def make_live(database: Database, embedder: Embedder) -> None:
 async def make_generation_live(database: Database, generation: int, dimension: int = 384, model: str = "known") -> None:
     """Make this generation live; there is none but it."""
     about = {"generation": generation, "model": model, "dimension": dimension}
-    values = {**about, "state": GenerationState.LIVE, "complete_at": func.now()}
+    values = {**about, "state": GenerationState.LIVE, "share": 1.0, "complete_at": func.now()}
+    await forget_generations(database)
+    async with database.operator() as connection:
+        await connection.execute(insert(GENERATION).values(values))
+
+
+async def forget_generations(database: Database) -> None:
+    """Take every generation off the list."""
     async with database.operator() as connection:
         await connection.execute(delete(GENERATION))
-        await connection.execute(insert(GENERATION).values(values))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model as a process's settings name it; it is loaded."""
+
+    own: Embedder
+    source: str = "named"
+
+    async def load_own(self) -> Embedder:
+        """Return the model."""
+        return self.own

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from embeddings.protocol import Embedder
 from store.database import Database
-from store.derived.generation_passes import delete_vectors, find_next_bank, read_lacking_texts
+from store.derived.generation_passes import delete_vectors, find_next_bank, measure_share, read_lacking_texts
 from store.derived.generations import (
     ENDED,
     Generation,
@@ -90,14 +90,17 @@ class GenerationPasses:
         model = self.find_model(number)
         lacking = await read_lacking_texts(self.database, place, number)
         if lacking is None or model is None:
-            await save_place(self.database, number, replace(place, position=ENDED), 0)
+            await self._save(number, replace(place, position=ENDED), 0)
             return
         if lacking.units:
             vectors = await model.embed([unit.content for unit in lacking.units])
             async with self.database.tenant(place.host) as connection:
                 await insert_vectors(connection, place.host, number, lacking.units, vectors)
             PASS_VECTORS.inc(len(lacking.units))
-        await save_place(self.database, number, replace(place, position=lacking.position), len(lacking.units))
+        await self._save(number, replace(place, position=lacking.position), len(lacking.units))
+
+    async def _save(self, number: int, place: PassPlace, vectors: int) -> None:
+        await save_place(self.database, number, place, vectors, await measure_share(self.database, place))
 
 
 def generation_task(passes: GenerationPasses) -> Task:

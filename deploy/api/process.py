@@ -184,6 +184,8 @@ def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
             sealer=Sealer(sealing_keys(settings.gateway.sealing_keys)),
             installation=ProcessInstallation(loaded),
             environment=settings.environment,
+            model=owned.models,
+            recall=settings.recall,
         ),
         issuers=issuers if settings.api.mcp.issuers else None,
         fair=owned.fair,

@@ -1,32 +1,19 @@
 """`afterturn embeddings`: change the sentence model while the service runs."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from afterturn_client.contract.embeddings import Generation, GenerationComparison, GenerationList
 
-from deploy.cli.operator_command import run_audited, run_on_database
+from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import find_running_stack, read_settings
+from deploy.cli.output import as_api_json, create_console, print_json
+from deploy.cli.running_stack import find_running_stack
+from deploy.notices import print_notice, replace_unprintable
 from deploy.tables import ResultTable
-from embeddings.errors import EmbeddingError
-from embeddings.registry import create_embedder, name_source
-from store.database import Database
-from store.derived.generations import (
-    Generation,
-    GenerationState,
-    begin_build,
-    begin_drop,
-    read_generations,
-    roll_back,
-    switch_to,
-)
-from store.errors import GenerationRefused
-from store.recall.accuracy_check import CheckedQuestion, compare_searches, find_stored_banks
-from store.recall.generation_comparison import ComparedQuestion, compare_generations
-from store.tenancy.call_audit import NO_HOST
+from store.derived.generations import GenerationState
 
+PATH = "/embeddings"
 #: What to do in each state.
 NEXT_STEPS = {
     GenerationState.LIVE: "",
@@ -51,42 +38,28 @@ def status_command(*, data: DataOption = None, as_json: JsonOption = False) -> N
 
     **Example:** `afterturn embeddings status --json`
     """
-    _print(run_on_database(find_running_stack(data), read_generations), as_json=as_json)
+    _change(data, "GET", as_json=as_json)
 
 
 @embeddings_app.command("build")
 def build_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Begin to build the vectors of the model that `embedding` of the settings names.
+    """Begin to build the vectors of the model that `embedding` of the service's settings names.
 
-    Name the model in the settings of every process and restart them first: they go on with the live model. The workers
+    Name the model in the settings of every process and restart them first: they go on with the live model. The API
+    begins the build with the model of its own settings, and tells workers whose settings name another one. The workers
     then embed all stored texts, one batch after the other, and new texts get vectors of both models. A build that was
     interrupted goes on by itself. `afterturn embeddings status` shows how far it is.
 
     **Example:** `afterturn embeddings build`
     """
-    stack = find_running_stack(data)
-    folder = data or read_settings().data
-
-    async def build(database: Database) -> None:
-        embedder = create_embedder(stack.embedding, folder)
-        try:
-            await embedder.load()
-            if not embedder.dimensions:
-                raise exit_with(f"{embedder.name} does not answer: its dimension is found by asking it", 1)
-            await begin_build(database, embedder, name_source(stack.embedding))
-        except EmbeddingError as error:
-            raise exit_with(str(error), 1) from None
-        finally:
-            await embedder.close()
-
-    _change(data, "embeddings build", build, as_json=as_json)
+    _change(data, "POST", "/build", as_json=as_json)
 
 
 @embeddings_app.command("compare")
 def compare_command(
     *,
     generation: Annotated[
-        int | None, typer.Option(help="Number of the generation (default: the one that is being built).")
+        int | None, typer.Option(min=1, max=32_767, help="Number of the generation (default: the one being built).")
     ] = None,
     questions: Annotated[int, typer.Option(min=1, max=1000, help="Questions to each bank.")] = 20,
     data: DataOption = None,
@@ -99,24 +72,14 @@ def compare_command(
 
     **Example:** `afterturn embeddings compare --questions 50`
     """
-    stack = find_running_stack(data)
-
-    async def compare(database: Database) -> Mapping[str, Any]:
-        there = await read_generations(database)
-        live, other = _choose_compared(there, generation)
-        shared, checked = list[ComparedQuestion](), list[CheckedQuestion]()
-        for bank in await find_stored_banks(database):
-            shared += await compare_generations(database, bank, live.number, other.number, questions)
-            checked += await compare_searches(database, bank, questions, stack.recall, other.number)
-        return {
-            "live": live.model,
-            "compared": other.model,
-            "questions": len(shared),
-            "overlap": _share(sum(one.shared for one in shared), sum(one.there for one in shared)),
-            "recall": _share(sum(one.found for one in checked), sum(one.there for one in checked)),
-        }
-
-    told = run_on_database(stack, compare)
+    pages = _ask_questions(OperatorApi(find_running_stack(data)), generation, questions)
+    told = {
+        "live": pages[0].live,
+        "compared": pages[0].compared,
+        "questions": sum(one.questions for one in pages),
+        "overlap": _share(sum(one.shared for one in pages), sum(one.nearest for one in pages)),
+        "recall": _share(sum(one.found for one in pages), sum(one.exact for one in pages)),
+    }
     if as_json:
         print_json(told)
     else:
@@ -126,17 +89,16 @@ def compare_command(
         )
 
 
-def _choose_compared(there: Sequence[Generation], number: int | None) -> tuple[Generation, Generation]:
-    """Return the live generation and the one to compare; exits 1 where there is none."""
-    live = [one for one in there if one.state is GenerationState.LIVE]
-    others = [
-        one
-        for one in there
-        if one not in live and (one.state is GenerationState.BUILDING if number is None else one.number == number)
-    ]
-    if not live or not others:
-        raise exit_with("there is no generation to compare with the live one: `afterturn embeddings status`", 1)
-    return live[0], others[0]
+def _ask_questions(api: OperatorApi, generation: int | None, questions: int) -> list[GenerationComparison]:
+    """Return the pages of a comparison; the service asks for some seconds at a time."""
+    pages, cursor = list[GenerationComparison](), None
+    while True:
+        asked = {"generation": generation, "questions": questions, "cursor": cursor}
+        pages.append(api.read(GenerationComparison, f"{PATH}/comparison", **asked))
+        if (cursor := pages[-1].cursor) is None:
+            return pages
+        banks, done = sum(one.banks for one in pages), sum(one.questions for one in pages)
+        print_notice(f"{done} questions, {banks} banks done, going on")
 
 
 def _share(part: int, whole: int) -> float | None:
@@ -156,11 +118,7 @@ def switch_command(
 
     **Example:** `afterturn embeddings switch`
     """
-
-    async def switch(database: Database) -> None:
-        await switch_to(database, incomplete=force)
-
-    _change(data, "embeddings switch", switch, as_json=as_json)
+    _change(data, "POST", "/switch", {"force": force}, as_json=as_json)
 
 
 @embeddings_app.command("rollback")
@@ -169,16 +127,14 @@ def rollback_command(*, data: DataOption = None, as_json: JsonOption = False) ->
 
     **Example:** `afterturn embeddings rollback`
     """
-
-    async def rollback(database: Database) -> None:
-        await roll_back(database)
-
-    _change(data, "embeddings rollback", rollback, as_json=as_json)
+    _change(data, "POST", "/rollback", as_json=as_json)
 
 
 @embeddings_app.command("drop")
 def drop_command(
-    generation: Annotated[int, typer.Argument(help="Number of the generation, as `status` shows it.")],
+    generation: Annotated[
+        int, typer.Argument(min=1, max=32_767, help="Number of the generation, as `status` shows it.")
+    ],
     *,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -189,47 +145,51 @@ def drop_command(
 
     **Example:** `afterturn embeddings drop 1`
     """
-
-    async def drop(database: Database) -> None:
-        await begin_drop(database, generation)
-
-    _change(data, "embeddings drop", drop, as_json=as_json)
+    _change(data, "DELETE", f"/{generation}", as_json=as_json)
 
 
-def _change(data: DataOption, operation: str, work: Callable[[Database], Awaitable[None]], *, as_json: bool) -> None:
-    """Run a change, record it in the audit, and print the generations; exits 1 where it is refused."""
-
-    async def run(database: Database, _act: object) -> Sequence[Generation]:
-        await work(database)
-        return await read_generations(database)
-
-    try:
-        _print(run_audited(find_running_stack(data), operation, NO_HOST, run), as_json=as_json)
-    except GenerationRefused as error:
-        raise exit_with(str(error), 1) from None
-
-
-def _print(there: Sequence[Generation], *, as_json: bool) -> None:
+def _change(
+    data: DataOption, method: str, path: str = "", body: dict[str, bool] | None = None, *, as_json: bool
+) -> None:
+    """Call the service, and print the generations that it answers."""
+    told = read_answer(GenerationList, OperatorApi(find_running_stack(data)).call(method, f"{PATH}{path}", body))
     if as_json:
-        print_json({"generations": [_as_json(one) for one in there]})
-        return
-    columns = "generation", "model", "dimension", "state", "vectors of the pass", "complete", "next step"
-    table = ResultTable(*columns, numbers=("generation", "dimension", "vectors of the pass"))
-    for one in there:
-        done = one.complete_at is not None
-        step = "switch to it" if done and one.state is GenerationState.BUILDING else NEXT_STEPS[one.state]
-        cells = (one.number, one.model, one.dimension, one.state.value, one.vectors, "yes" if done else "no", step)
-        table.add_values(*map(str, cells))
-    create_console().print(table if there else "no model is live yet: a worker that embeds makes its own the first")
+        print_json(as_api_json(told))
+    else:
+        _print_table(told)
+    _tell_other_settings(told)
 
 
-def _as_json(one: Generation) -> dict[str, Any]:
-    return {
-        "generation": one.number,
-        "model": one.model,
-        "dimension": one.dimension,
-        "state": one.state.value,
-        "since": one.since,
-        "vectors": one.vectors,
-        "complete_at": one.complete_at,
-    }
+def _print_table(told: GenerationList) -> None:
+    columns = "generation", "model", "dimension", "state", "vectors of the pass", "built", "next step"
+    table = ResultTable(*columns, numbers=("generation", "dimension", "vectors of the pass", "built"))
+    for one in told.generations:
+        cells = one.generation, one.model, one.dimension, one.state, one.vectors, _describe_share(one)
+        table.add_values(*map(str, cells), _name_next_step(one))
+    none = "no model is live yet: a worker that embeds makes its own the first"
+    create_console().print(table if told.generations else none)
+
+
+def _describe_share(one: Generation) -> str:
+    """Return the share of the pass in percent; 100 only where it has ended."""
+    return "100 %" if one.complete_at is not None else f"{min(int(one.share * 100), 99)} %"
+
+
+def _name_next_step(one: Generation) -> str:
+    state = GenerationState(one.state)
+    return "switch to it" if one.complete_at and state is GenerationState.BUILDING else NEXT_STEPS[state]
+
+
+def _tell_other_settings(told: GenerationList) -> None:
+    """Name the processes whose settings name another model than the one that is being built."""
+    for built in told.generations:
+        if built.state == GenerationState.BUILDING:
+            others = [one for one in told.workers if one.generation not in {None, built.generation}]
+            named = [(f"the settings of the worker {one.worker}", one.model) for one in others]
+            if told.model not in {None, built.model}:
+                named.insert(0, ("the settings of the service", told.model))
+            for where, model in named:
+                print_notice(
+                    f"{replace_unprintable(where)} name {replace_unprintable(str(model))}, while "
+                    f"{replace_unprintable(built.model)} is built: name that in `embedding` there, and restart"
+                )

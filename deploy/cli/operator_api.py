@@ -220,12 +220,23 @@ class _Trusted:
 async def _serve(database: Database, stack: Stack, route: tuple[str, str], body: Any, query: dict[str, Any]) -> _Answer:
     """Answer one request by the operators' routes in this process, and audit a change."""
     # Imported only now: a command that has a key needs no server.
+    from deploy.components.settings_model import SettingsModel  # noqa: PLC0415
     from producers.http.error_responses import describe_error, error_to_wire  # noqa: PLC0415
     from producers.http.local_operator import open_local_routes  # noqa: PLC0415
+    from producers.service.operations import Operations  # noqa: PLC0415
 
     (method, path), clock, begun = route, await DatabaseClock.asked(database), time.monotonic()
-    sealer = Sealer(sealing_keys(stack.gateway_sealing_keys))
-    routes = open_local_routes(database, clock, _Trusted(), sealer=sealer, environment=read_settings().environment)
+    model = SettingsModel(stack.embedding, stack.api_key_file.parent)
+    operations = Operations(
+        database,
+        clock,
+        _Trusted(),
+        sealer=Sealer(sealing_keys(stack.gateway_sealing_keys)),
+        environment=read_settings().environment,
+        model=model,
+        recall=stack.recall,
+    )
+    routes = open_local_routes(operations)
     at, answer, code = clock(), _Answer(500, None), None
     try:
         transport = httpx.ASGITransport(routes)
@@ -239,6 +250,7 @@ async def _serve(database: Database, stack: Stack, route: tuple[str, str], body:
         if wire.status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise
     finally:
+        await model.close()
         if method != "GET":
             took = (time.monotonic() - begun) * 1000
             call = AuditedCall(

@@ -154,7 +154,8 @@ def build_database_settings(stack: Stack) -> DatabaseSettings:
     if not stack.database_url.get_secret_value():
         raise exit_with(
             f"{stack.api}: this command reads the database: set database.url and database.operator_url; "
-            "an operator's key serves status, tenants, jobs, workers, keys, quota, audit list and gateway list",
+            "an operator's key serves status, tenants, jobs, workers, keys, quota, embeddings, snapshot, audit list "
+            "and gateway list",
             2,
         )
     return DatabaseSettings(

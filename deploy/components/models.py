@@ -31,6 +31,8 @@ LOOK_S = 1.5
 REST_S = 30.0
 #: How long a model that is no longer needed is kept for calls that began with it, in seconds.
 LINGER_S = 60.0
+#: How long a call waits for the settings' own model, in seconds.
+PATIENCE_S = 20.0
 LOADING = "is being loaded"
 
 
@@ -54,11 +56,32 @@ class ModelKeeper:
         self._decided = False
         self._told: tuple[str, str] | None = None
         self._looking = asyncio.Lock()
+        self._loading: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
         """The name of the model that is asked."""
         return self.embedder.name
+
+    @property
+    def source(self) -> str:
+        """The setting that names the settings' own model."""
+        return name_source(self._settings)
+
+    async def load_own(self) -> Embedder:
+        """Return the settings' own model, loaded, so that its vectors can be built. Raises EmbeddingError.
+
+        A model that takes long to fetch is loaded further in the background, and the next call finds it.
+        """
+        if self._loading is None or self._loading.done():
+            if not self.own.dimensions:  # a service that did not answer before
+                self._loaded.pop(self.own.generation, None)
+            self._loading = asyncio.create_task(self._load(self.own), name="own model")
+        try:
+            await asyncio.wait_for(asyncio.shield(self._loading), PATIENCE_S)
+        except TimeoutError:
+            raise ModelUnreachable(f"{self.own.name} is still being loaded: ask again in a minute") from None
+        return self.own
 
     def wrong(self) -> str:
         """Return why the live model cannot be asked, with what to do, or ''."""
@@ -92,6 +115,9 @@ class ModelKeeper:
 
     async def close(self) -> None:
         """Close every model."""
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
         await asyncio.gather(*(model.close() for model in self._models.values()))
 
     async def _look_again(self) -> None:
@@ -125,7 +151,7 @@ class ModelKeeper:
         except EmbeddingError as error:
             return AbsentModel(self.own.name, self.own.generation, 0, error)
         if self.own.dimensions:
-            await offer_model(self._database, self.own, name_source(self._settings))
+            await offer_model(self._database, self.own, self.source)
         return self.own
 
     async def _ask(self, live: Generation) -> Embedder:

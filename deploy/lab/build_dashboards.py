@@ -346,6 +346,14 @@ RECALL = Dashboard(
             about="texts that got a vector, in workers and in the API",
         ),
         Panel(
+            "Generations of vectors, built",
+            "percentunit",
+            "max by (generation, state) (afterturn_generation_built_ratio)",
+            "{{generation}} {{state}}",
+            about="share of all texts that the pass of each generation has gone through; a build that stands still has "
+            "no worker with its model: afterturn embeddings status",
+        ),
+        Panel(
             "Embedded by the API at once",
             "ops",
             query_rate("afterturn_micro_batch_turns_total", "outcome"),

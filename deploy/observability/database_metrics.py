@@ -1,4 +1,4 @@
-"""Gauges of the database: oldest writing transaction, connections, replica lag, overdue claims, breakers, tenants."""
+"""Gauges of the database: oldest writing transaction, connections, lags, claims, breakers, tenants, generations."""
 
 import time
 from collections import deque
@@ -105,13 +105,20 @@ class DatabaseGauges(Collector):
         workers = GaugeMetricFamily(
             "afterturn_stage_workers", "Living worker processes that work on a stage", labels=["stage"]
         )
+        built = GaugeMetricFamily(
+            "afterturn_generation_built_ratio",
+            "Share of all texts that the pass of a generation of vectors has gone through",
+            labels=["generation", "state"],
+        )
+        for one in seen.generations:
+            built.add_metric([str(one.generation), one.state], one.share)
         for worked in Stage:
             workers.add_metric([worked], seen.workers.get(worked, 0))
         for replica, seconds in self._replica_lag.observe(seen).items():
             lag.add_metric([replica], seconds)
         for stage, seconds in seen.overdue_s.items():
             overdue.add_metric([stage], seconds)
-        for one in seen.tenants:
-            rows.add_metric([str(one.host_id)], one.rows)
-            oldest.add_metric([str(one.host_id)], one.oldest_s)
-        return lag, overdue, rows, oldest, workers
+        for tenant in seen.tenants:
+            rows.add_metric([str(tenant.host_id)], tenant.rows)
+            oldest.add_metric([str(tenant.host_id)], tenant.oldest_s)
+        return lag, overdue, rows, oldest, workers, built

@@ -279,7 +279,8 @@ async def _build_resources(
     )
     tasks = (*build_tasks(needs), recall_check_task(database, settings.recall))
     maintainer = Maintainer(Schedule(database), tasks, name)
-    entry = Registration(WorkerRegistry(database), name, [str(stage) for stage in settings.worker.stages])
+    named = models.own.name, models.own.generation
+    entry = Registration(WorkerRegistry(database), name, [str(stage) for stage in settings.worker.stages], named)
     entry.start()
     dependencies = ActorDependencies(runners, recall, notifier.acknowledge)
     memory = MemoryFacade(build_dependencies(database, clock, coordinator, notifier), settings.api)

@@ -24,15 +24,19 @@ log = structlog.get_logger("afterturn.worker")
 class Registration:
     """A worker process's row in the list of workers, kept fresh by heartbeats; database outages are tolerated.
 
-    `wanted` is the state an operator asked for, `state` what the process reports.
+    `wanted` is the state an operator asked for, `state` what the process reports. `model` is the name and generation
+    of the sentence model that its settings name.
     """
 
-    def __init__(self, registry: WorkerRegistry, worker: str, stages: Sequence[str]) -> None:
+    def __init__(
+        self, registry: WorkerRegistry, worker: str, stages: Sequence[str], model: tuple[str, int] | None = None
+    ) -> None:
         self.wanted = "working"
         self.state: str | None = None
         self._registry = registry
         self._worker = worker
         self._stages = stages
+        self._model = model
         self._known = False
         self._beating: asyncio.Task[None] | None = None
 
@@ -54,7 +58,7 @@ class Registration:
 
     async def _send_heartbeat(self) -> None:
         if not self._known:
-            await self._registry.begin(self._worker, version("afterturn"), self._stages)
+            await self._registry.begin(self._worker, version("afterturn"), self._stages, self._model)
             self._known = True
         self.wanted = await self._registry.beat(self._worker, self.state)
 

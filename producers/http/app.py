@@ -11,6 +11,7 @@ from producers.http.authentication import Authenticator
 from producers.http.error_responses import routing_response
 from producers.http.middleware import REQUEST_ID, CallMiddleware
 from producers.http.openapi import complete_description
+from producers.http.operator_routers import OPERATOR_ROUTERS
 from producers.http.routes import (
     banks,
     commands,
@@ -23,10 +24,8 @@ from producers.http.routes import (
     lists,
     mcp,
     memories,
-    operator,
     recall,
     service,
-    snapshots,
     turns,
     units,
 )
@@ -87,7 +86,7 @@ def create_app(
             for module in (turns, recall, units, erasures, banks, lists, knowledge, graph, memories, commands, gateway)
         ),
         *((mcp.mcp_routes(memory, accepted, settings),) if settings.mcp.tools.memory.enabled else ()),
-        *((operator.router, snapshots.router) if operations is not None else ()),
+        *(OPERATOR_ROUTERS if operations is not None else ()),
         service.service_routes(health, metrics),
         *((console.router, console_routes()) if sessions is not None else ()),
         documentation.page_routes(app.title, app.openapi_url or "", home="/docs" if sessions is None else CONSOLE_PAGE),

@@ -1,7 +1,5 @@
 """The operators' routes for a command that serves them to itself: no server, no key, no queue."""
 
-from collections.abc import Callable
-from datetime import datetime
 from uuid import UUID
 
 from fastapi import FastAPI
@@ -9,12 +7,10 @@ from starlette.types import Receive, Scope, Send
 
 from producers.http.authentication import OperatorGrant
 from producers.http.middleware import ENTER, GRANT
-from producers.http.routes import operator, snapshots
-from producers.service.operations import Operations, OperatorAuthenticator
+from producers.http.operator_routers import OPERATOR_ROUTERS
+from producers.service.operations import Operations
 from store.authority import act_as_service
-from store.database import Database
 from store.tenancy.call_audit import NO_HOST
-from store.tenancy.sealing import Sealer
 
 
 class LocalRoutes:
@@ -50,19 +46,11 @@ async def _enter_at_once(_host: UUID, _weight: int) -> None:
     """Take no slot: this process serves one caller."""
 
 
-def open_local_routes(
-    database: Database,
-    clock: Callable[[], datetime],
-    authenticator: OperatorAuthenticator,
-    *,
-    sealer: Sealer | None = None,
-    environment: str = "",
-) -> LocalRoutes:
-    """Return the operators' routes on a database, for callers that `authenticator` knows."""
+def open_local_routes(operations: Operations) -> LocalRoutes:
+    """Return the operators' routes of these operations, for callers that their `keys` know."""
     app = FastAPI(
         openapi_url=None, telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
     )
-    operations = Operations(database, clock, authenticator, sealer=sealer, environment=environment)
     app.state.operations, app.state.console = operations, None
-    app.router.routes += [*operator.router.routes, *snapshots.router.routes]
+    app.router.routes += [route for router in OPERATOR_ROUTERS for route in router.routes]
     return LocalRoutes(app)

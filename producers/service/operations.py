@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
+from producers.service.generations import GenerationOperations, OwnModel
 from producers.service.operator_targets import OperatorTargets
 from producers.service.operator_work import AnyTenant, OperatorWork, TenantName, require_tenant
 from producers.service.paging import Limit, ListOrder, PageParameters, read_name
@@ -38,6 +39,7 @@ from store.database import Database
 from store.errors import NotFound
 from store.ledger.ledger import Ledger
 from store.ledger.stages import TURN_STAGES, Stage
+from store.recall.settings import RecallSettings
 from store.tenancy.call_audit import NO_HOST, CallAudit, CallFilter, Interface
 from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import Operator, OperatorKeys
@@ -167,16 +169,19 @@ class Operations:
         sealer: Sealer | None = None,
         installation: Installation | None = None,
         environment: str = "",
+        model: OwnModel | None = None,
+        recall: RecallSettings | None = None,
     ) -> None:
         """Keep the database and the clock; `keys` say who an operator is, those of the database where it is None.
 
-        `sealer` seals the keys of gateway targets, `installation` is what serves. Without one, its calls are refused.
-        `environment` is that of this deployment.
+        `sealer` seals the keys of gateway targets, `installation` is what serves, `model` the sentence model of its
+        settings. Without one, its calls are refused. `environment` is that of this deployment, `recall` its settings.
         """
         self.keys = keys or OperatorKeys(database)
         self.work = OperatorWork(database, clock)
         self.targets = OperatorTargets(database, sealer)
         self.snapshots = Snapshots(database, clock, sealer, environment)
+        self.generations = GenerationOperations(database, model, recall or RecallSettings())
         self._installation = installation
         self._database = database
         self._clock = clock

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, select, tuple_
+from sqlalchemy import bindparam, delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived import reflection_vectors
-from store.derived.generations import PassPlace
+from store.derived.generations import ENDED, PassPlace
 from store.derived.unit_vectors import Unembedded, UnitsToEmbed, find_turns_without_vectors, read_missing
-from store.schema import BANK, HOST, UNIT_VECTOR, in_bank
+from store.schema import BANK, EVENT_STORE, HOST, UNIT_VECTOR, in_bank
 
 FIRST = UUID(int=0)
 #: Turns, or reflections, of one batch: about twice as many texts.
@@ -27,6 +27,12 @@ NEXT_BANK = (
     .order_by(BANK.c.bank_id)
     .limit(1)
 )
+COUNT_HOSTS = select(func.count().filter(HOST.c.host_id < bindparam("host")), func.count()).select_from(HOST)
+COUNT_BANKS = select(
+    func.count().filter(BANK.c.bank_id < bindparam("bank")),
+    func.count(),
+    select(func.max(EVENT_STORE.c.position)).where(EVENT_STORE.c.host_id == bindparam("host")).scalar_subquery(),
+).where(BANK.c.host_id == bindparam("host"))
 _OF_GENERATION = (in_bank(UNIT_VECTOR), _VECTOR.generation == bindparam("generation"))
 DELETE = delete(UNIT_VECTOR).where(
     *_OF_GENERATION,
@@ -78,6 +84,18 @@ async def _read_lacking(connection: AsyncConnection, place: PassPlace, generatio
     units = await read_missing(connection, host, generation, wanted) if wanted else []
     units += await reflection_vectors.read_missing(connection, host, generation, reflections)
     return LackingTexts(some[-1][0], units)
+
+
+async def measure_share(database: Database, place: PassPlace) -> float:
+    """Return the share of tenants, of the tenant's banks and of its log that lies before a place, from 0 to 1."""
+    async with database.operator() as connection:
+        hosts_before, hosts = (await connection.execute(COUNT_HOSTS, {"host": place.host})).one()
+    async with database.tenant(place.host) as connection:
+        asked = {"host": place.host, "bank": place.bank}
+        banks_before, banks, head = (await connection.execute(COUNT_BANKS, asked)).one()
+    in_bank_share = 1.0 if place.position == ENDED else min(place.position / (head or 1), 1.0)
+    in_host = min((banks_before + in_bank_share) / max(banks, 1), 1.0)
+    return float(min((hosts_before + in_host) / max(hosts, 1), 1.0))
 
 
 async def delete_vectors(database: Database, host: UUID, bank: UUID, generation: int) -> int:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.protocol import Embedder
 from store.database import Database
-from store.errors import GenerationRefused
+from store.errors import GenerationRefused, NotFound
 from store.schema import GENERATION
 
 #: The position where a pass has done all of a bank.
@@ -50,9 +50,9 @@ class PassPlace:
 class Generation:
     """A generation of vectors: its number, its model's name and dimension, and its state since when.
 
-    `source` is the setting that names the model. `place` and `vectors`: how far a pass over all stored texts has come,
-    and how many vectors it has written (or deleted). `behind`: another pass is needed. `complete_at`: when a pass
-    ended; None: texts may have no vector of this generation.
+    `source` is the setting that names the model. `place`, `share` and `vectors`: how far a pass over all stored texts
+    has come, which share of them that is, and how many vectors it has written (or deleted). `behind`: another pass is
+    needed. `complete_at`: when a pass ended; None: texts may have no vector of this generation.
     """
 
     number: int
@@ -63,6 +63,7 @@ class Generation:
     since: datetime
     place: PassPlace | None
     vectors: int
+    share: float
     behind: bool
     complete_at: datetime | None
 
@@ -71,7 +72,7 @@ _TABLE = GENERATION.c
 READ = select(GENERATION).order_by(_TABLE.generation)
 #: The number of the live generation, as a value within a statement.
 LIVE = select(_TABLE.generation).where(_TABLE.state == GenerationState.LIVE).scalar_subquery()
-_FROM_THE_START = {"at_host": None, "at_bank": None, "at_position": 0, "vectors": 0, "behind": False}
+_FROM_THE_START = {"at_host": None, "at_bank": None, "at_position": 0, "share": 0.0, "vectors": 0, "behind": False}
 
 
 async def read_generations(database: Database) -> Sequence[Generation]:
@@ -87,7 +88,7 @@ async def read_live(database: Database) -> Generation | None:
 
 async def offer_model(database: Database, embedder: Embedder, source: str) -> None:
     """Make a process's model live if none is; its dimension must be known. Otherwise nothing changes."""
-    values = _describe(embedder, source) | {"state": GenerationState.LIVE, "complete_at": func.now()}
+    values = _describe(embedder, source) | {"state": GenerationState.LIVE, "share": 1.0, "complete_at": func.now()}
     async with database.operator() as connection:
         await connection.execute(upsert(GENERATION).values(values).on_conflict_do_nothing())
 
@@ -104,7 +105,9 @@ async def begin_build(database: Database, embedder: Embedder, source: str) -> No
             await connection.execute(insert(GENERATION).values(values))
             return
         if known.state is GenerationState.LIVE:
-            raise GenerationRefused(f"{known.model} is live already: name another model in the settings `embedding`")
+            raise GenerationRefused(
+                f"{known.model} is live already: name another model in `embedding` of the settings, and restart"
+            )
         if known.state is GenerationState.DROPPING:
             raise GenerationRefused(f"the vectors of {known.model} are being deleted: try again when they are gone")
         if known.dimension != embedder.dimensions:
@@ -155,11 +158,11 @@ async def roll_back(database: Database) -> Generation:
 
 
 async def begin_drop(database: Database, number: int) -> Generation:
-    """Begin to delete the vectors of a generation that is not live. Raises GenerationRefused."""
+    """Begin to delete the vectors of a generation that is not live. Raises NotFound, GenerationRefused."""
     async with database.operator() as connection:
         known = next((one for one in await _read(connection, lock=True) if one.number == number), None)
         if known is None:
-            raise GenerationRefused(f"there is no generation {number}")
+            raise NotFound(f"there is no generation {number}")
         if known.state is GenerationState.LIVE:
             raise GenerationRefused(f"{known.model} is live: switch to another generation first")
         if known.state is not GenerationState.DROPPING:
@@ -175,11 +178,17 @@ async def note_behind(database: Database, number: int) -> None:
         await connection.execute(behind)
 
 
-async def save_place(database: Database, number: int, place: PassPlace, vectors: int) -> None:
-    """Keep how far a pass has come, and that it has written or deleted so many vectors more."""
+async def save_place(
+    database: Database, number: int, place: PassPlace, vectors: int, share: float | None = None
+) -> None:
+    """Keep how far a pass has come, and that it has written or deleted so many vectors more.
+
+    `share` is the share of all texts; None leaves it. It never falls, though banks that are created enlarge the whole.
+    """
     async with database.operator() as connection:
         at = {"at_host": place.host, "at_bank": place.bank, "at_position": place.position}
-        await _change(connection, number, **at, vectors=_TABLE.vectors + vectors)
+        told = {} if share is None else {"share": func.greatest(_TABLE.share, share)}
+        await _change(connection, number, **at, **told, vectors=_TABLE.vectors + vectors)
 
 
 async def end_pass(database: Database, number: int) -> bool:
@@ -189,7 +198,9 @@ async def end_pass(database: Database, number: int) -> bool:
         if behind:
             await _begin_pass(connection, number)
         elif behind is not None:
-            await _change(connection, number, at_host=None, at_bank=None, at_position=0, complete_at=func.now())
+            await _change(
+                connection, number, at_host=None, at_bank=None, at_position=0, share=1.0, complete_at=func.now()
+            )
         return behind is False
 
 
@@ -218,6 +229,7 @@ async def _read(connection: AsyncConnection, *, lock: bool = False) -> Sequence[
             since=row.since,
             place=None if row.at_host is None else PassPlace(row.at_host, row.at_bank, row.at_position),
             vectors=row.vectors,
+            share=row.share,
             behind=row.behind,
             complete_at=row.complete_at,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from afterturn_client.contract.embeddings import WorkerModel
 from afterturn_client.contract.operators import Worker
 from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -30,6 +31,11 @@ LIST = select(
     case((_WORKER.seen_at < _NOW - timedelta(seconds=SILENT_S), "gone"), else_=_WORKER.state).label("state"),
     _CLAIMS.scalar_subquery().label("claims"),
 ).order_by(_WORKER.started_at, _WORKER.worker)
+MODELS = (
+    select(_WORKER.worker, _WORKER.model, _WORKER.generation)
+    .where(_WORKER.seen_at >= _NOW - timedelta(seconds=SILENT_S))
+    .order_by(_WORKER.started_at, _WORKER.worker)
+)
 
 
 class WorkerRegistry:
@@ -38,10 +44,14 @@ class WorkerRegistry:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, worker: str, version: str, stages: Sequence[str]) -> None:
-        """Register a process that starts."""
+    async def begin(
+        self, worker: str, version: str, stages: Sequence[str], model: tuple[str, int] | None = None
+    ) -> None:
+        """Register a process that starts; `model`: name and generation of the model that its settings name."""
+        name, generation = model or (None, None)
+        about = {"worker": worker, "version": version, "stages": list(stages), "model": name, "generation": generation}
         async with self._database.operator() as connection:
-            await connection.execute(BEGIN, {"worker": worker, "version": version, "stages": list(stages)})
+            await connection.execute(BEGIN, about)
 
     async def beat(self, worker: str, state: str | None = None) -> str:
         """Write a process's heartbeat and its state; return the state that it shall have."""
@@ -65,6 +75,11 @@ class WorkerRegistry:
         async with self._database.operator() as connection:
             found = await connection.scalars(drained.values(state="draining").returning(_WORKER.worker))
             return [str(worker) for worker in found]
+
+    async def list_models(self) -> Sequence[WorkerModel]:
+        """Return the sentence model of each living process, oldest first."""
+        async with self._database.operator() as connection:
+            return [WorkerModel(**row) for row in (await connection.execute(MODELS)).mappings()]
 
     async def list(self) -> list[Worker]:
         """Return the processes, oldest first."""

@@ -50,6 +50,7 @@ BANKS = (
     .where(_BANK.c.host_id == bindparam("host"), _BANK.c.active, or_(_NAME.is_(None), _BANK.c.bank_name == _NAME))
     .order_by(_BANK.c.bank_id)
 )
+ONE_BANK = BANKS.where(_BANK.c.bank_id == bindparam("bank_id", type_=Uuid))
 #: The generation that is checked: null for the live one.
 _CHECKED = func.coalesce(bindparam("checked", type_=SmallInteger), LIVE)
 _VECTORS_OF_UNITS = VECTOR.join(_UNIT, same_bank(VECTOR, _UNIT, "unit_id"))
@@ -129,6 +130,13 @@ async def find_stored_banks(database: Database, name: str | None = None) -> list
             rows = await connection.execute(BANKS, {"host": host, "bank": name})
             found += [StoredBank(host, row.bank_id, row.bank_name, int(row.units)) for row in rows if row.units > 0]
     return found
+
+
+async def find_stored_bank(database: Database, host: UUID, bank: UUID) -> StoredBank | None:
+    """Return a bank of a tenant; None where it holds no units."""
+    async with database.tenant(host) as connection:
+        row = (await connection.execute(ONE_BANK, {"host": host, "bank": None, "bank_id": bank})).one_or_none()
+    return StoredBank(host, row.bank_id, row.bank_name, int(row.units)) if row is not None and row.units > 0 else None
 
 
 async def compare_searches(

@@ -46,10 +46,12 @@ from store.tenancy.call_audit import CallAudit
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
 from store.tenancy.sealing import Sealer
+from tests.generations import NamedModel
 from tests.producers.schemas import HeldToSchema
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
 from tests.watched import Watched
+from tests.workers.stages import KnownEmbedder
 from tests.workers.targets import SEALING
 
 
@@ -118,6 +120,10 @@ class Tenant:
     http: httpx.AsyncClient
 
 
+#: The sentence model that the settings of the API name; another one is live, or none.
+NAMED = KnownEmbedder(name="named", generation=31_001, dimensions=8)
+
+
 def database_of(postgres: TestPostgres) -> Watched:
     urls = DatabaseSettings(url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url), pool_size=8)
     return Watched(urls, postgres.superuser_url)
@@ -184,6 +190,7 @@ def build(
             clock,
             sealer=Sealer([SEALING]),
             installation=ProcessInstallation(describe_servers(postgres, broker)),
+            model=NamedModel(NAMED),
         ),
         issuers=issuers and issuers(keys),
         sessions=ConsoleSessions(database),

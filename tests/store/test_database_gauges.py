@@ -6,10 +6,11 @@ from datetime import timedelta
 from sqlalchemy import func, text, update
 
 from store.database import POOL_WAIT_SECONDS, Database
-from store.database_gauges import read_database_sample
+from store.database_gauges import GenerationShare, read_database_sample
 from store.ledger.workers import WorkerRegistry
 from store.schema import WORKER
 from store.settings import DatabaseSettings
+from tests.generations import make_generation_live
 from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
@@ -83,6 +84,8 @@ async def test_living_workers_are_counted_by_stage_and_the_database_has_a_size(l
     silent = update(WORKER).where(WORKER.c.worker == "two").values(seen_at=func.now() - timedelta(minutes=1))
     async with lonely.operator() as connection:
         await connection.execute(silent)
+    await make_generation_live(lonely, 7)
     seen = await read_database_sample(lonely)
+    assert seen.generations == (GenerationShare(7, "live", 1.0),)
     assert seen.workers == {"embedding": 1, "gateway": 1}
     assert seen.bytes > 1_000_000

@@ -7,9 +7,13 @@ import pytest
 
 from embeddings.protocol import Embedder
 from embeddings.switching import SwitchingEmbedder
+from store import identity
+from store.derived.generation_passes import measure_share
 from store.derived.generations import (
+    ENDED,
     Generation,
     GenerationState,
+    PassPlace,
     begin_build,
     begin_drop,
     note_behind,
@@ -17,10 +21,10 @@ from store.derived.generations import (
     roll_back,
     switch_to,
 )
-from store.errors import GenerationRefused
+from store.errors import GenerationRefused, NotFound
 from store.ledger.stages import Stage
 from tests.generations import make_live
-from tests.workers.conftest import World
+from tests.workers.conftest import HOST, World
 from tests.workers.stages import Crew, KnownEmbedder
 from workers.generation_passes import STRAGGLERS, GenerationPasses
 
@@ -121,14 +125,39 @@ async def test_a_build_that_was_killed_goes_on_where_it_was(deployment: Deployme
     half = await deployment.of(SECOND)
     assert half.place is not None
     assert 0 < half.vectors < await deployment.texts()
+    assert 0 < half.share < 1
     batches = len(deployment.second.batches)
     other = GenerationPasses(database, deployment.models.get)
     await begin_build(database, deployment.second, "second")
     while (await other.step(None)).place is not None:
         pass
     assert await deployment.counts() == dict.fromkeys((FIRST, SECOND), await deployment.texts())
+    assert (await deployment.of(SECOND)).share == 1
     again = [text for batch in deployment.second.batches[batches:] for text in batch]
     assert len(again) == await deployment.texts() - half.vectors
+
+
+async def test_the_share_of_a_pass_grows_with_tenants_banks_and_positions(deployment: Deployment) -> None:
+    database = deployment.world.database
+    for bank in ("one", "two"):
+        for n in range(3):
+            await deployment.world.append(session="s", turn=f"{bank}{n}", bank=bank)
+    [head] = await deployment.world.sql(
+        "select max(position) as n from afterturn.event_store_t where host_id = :h", h=HOST
+    )
+    banks = sorted(identity.bank_id(HOST, name) for name in ("one", "two"))
+    places = [
+        PassPlace(HOST, banks[0]),
+        PassPlace(HOST, banks[0], head.n // 2),
+        PassPlace(HOST, banks[0], ENDED),
+        PassPlace(HOST, banks[1], head.n // 2),
+        PassPlace(HOST, banks[1], ENDED),
+    ]
+    shares = [await measure_share(database, place) for place in places]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1), "there is one tenant"
+    assert shares[2] - shares[0] == pytest.approx(shares[4] - shares[2])
+    assert shares[1] - shares[0] == pytest.approx((shares[2] - shares[0]) / 2, rel=0.1)
 
 
 async def test_what_is_erased_during_a_build_has_no_vector_of_any_generation(deployment: Deployment) -> None:
@@ -202,5 +231,5 @@ async def test_one_generation_is_built_at_a_time_and_a_live_one_not_at_all(deplo
         await begin_build(database, KnownEmbedder(name="third", generation=11), "third")
     with pytest.raises(GenerationRefused, match="no generation was live before"):
         await roll_back(database)
-    with pytest.raises(GenerationRefused, match="there is no generation 77"):
+    with pytest.raises(NotFound, match="there is no generation 77"):
         await begin_drop(database, 77)

@@ -603,6 +603,22 @@ ROUTES |= {
     "POST /api/v1/operator/snapshots/{snapshot_id}/finish": _make_read_route(
         lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots/{t.things.unit}/finish", {"tenant": t.user, "events": 0})
     ),
+    "GET /api/v1/operator/embeddings": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/embeddings")),
+    "POST /api/v1/operator/embeddings/build": _make_read_route(
+        lambda _: TrialRequest("POST", f"{OPERATOR}/embeddings/build")
+    ),
+    "GET /api/v1/operator/embeddings/comparison": _make_read_route(
+        lambda _: TrialRequest("GET", f"{OPERATOR}/embeddings/comparison?questions=1")
+    ),
+    "POST /api/v1/operator/embeddings/switch": _make_read_route(
+        lambda _: TrialRequest("POST", f"{OPERATOR}/embeddings/switch", {"force": True})
+    ),
+    "POST /api/v1/operator/embeddings/rollback": _make_read_route(
+        lambda _: TrialRequest("POST", f"{OPERATOR}/embeddings/rollback")
+    ),
+    "DELETE /api/v1/operator/embeddings/{generation}": _make_read_route(
+        lambda _: TrialRequest("DELETE", f"{OPERATOR}/embeddings/1")
+    ),
     "GET /api/v1/operator/quotas": _make_read_route(
         lambda t: TrialRequest("GET", f"{OPERATOR}/quotas?tenant={quote(t.user)}")
     ),

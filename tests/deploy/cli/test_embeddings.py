@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from deploy.cli.operator_command import read_operator_name
 from deploy.local.stack import find_stack
 from embeddings.settings import EmbeddingSettings
+from store.ledger.workers import WorkerRegistry
 from tests.deploy.operated import Busy, busy_stack
 from tests.embeddings.sentence_models import make_sentence_model
 from tests.generations import make_generation_live
@@ -54,6 +56,31 @@ async def test_a_model_is_built_made_live_taken_back_and_dropped(stack: Busy) ->
     await stack.answer("embeddings", "drop", str(new["generation"]))
     assert await states(stack) == {"first": "live", "small": "dropping"}
     assert "the workers delete its vectors" in (await stack.run("embeddings", "status")).stdout
+
+
+async def test_workers_whose_settings_name_another_model_are_named(stack: Busy) -> None:
+    async with stack.opened() as database:
+        registry = WorkerRegistry(database)
+        await registry.begin("app-1:1:aa", "0.1.0", ["embedding"], ("first", 1))
+        await registry.begin("app-2:1:bb", "0.1.0", ["embedding"])
+    assert "app-1" not in (await stack.run("embeddings", "status")).stderr, "nothing is built"
+    built = await stack.run("embeddings", "build")
+    assert built.exit_code == 0
+    assert "the settings of the worker app-1:1:aa name first, while small is built" in " ".join(built.stderr.split())
+    assert "app-2" not in built.stderr
+    assert "0 %" in built.stdout
+    assert "app-1:1:aa" in (await stack.run("embeddings", "status", "--json")).stderr
+
+
+async def test_a_generation_that_is_not_there_is_not_dropped(stack: Busy) -> None:
+    dropped = await stack.run("embeddings", "drop", "77")
+    assert (dropped.exit_code, "there is no generation 77" in dropped.stderr) == (1, True)
+
+
+async def test_a_change_is_audited_under_the_account_that_ran_the_command(stack: Busy) -> None:
+    await stack.answer("embeddings", "build")
+    [call] = (await stack.answer("audit", "list"))["calls"]
+    assert (call["operation"], call["actor"]) == ("POST /api/v1/operator/embeddings/build", read_operator_name())
 
 
 async def test_a_model_that_is_live_is_not_built(stack: Busy) -> None:

@@ -137,6 +137,33 @@ async def test_every_process_follows_a_switch_a_rollback_and_a_drop(
     assert (list(old.embedder.beside), list(old.embedder.lacking)) == ([], [])
 
 
+async def test_the_settings_own_model_is_loaded_to_be_built_while_another_is_live(
+    start: Start, lonely: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await start(model_of(tmp_path / "small", 24))
+    keeper = await start(large := model_of(tmp_path / "large", 640))
+    assert (keeper.own.dimensions, keeper.source) == (0, large)
+    loads, may_load = list[int](), asyncio.Event()
+    load = keeper.own.load
+
+    async def load_slowly() -> None:
+        loads.append(1)
+        await may_load.wait()
+        await load()
+
+    monkeypatch.setattr(keeper.own, "load", load_slowly)
+    monkeypatch.setattr(models, "PATIENCE_S", 0.01)
+    with pytest.raises(EmbeddingError, match="is still being loaded: ask again"):
+        await keeper.load_own()
+    monkeypatch.setattr(models, "PATIENCE_S", 60.0)
+    may_load.set()
+    own = await keeper.load_own()
+    assert (own.dimensions, len(loads)) == (640, 1), "it was loaded further meanwhile"
+    await begin_build(lonely, own, keeper.source)
+    await keeper.look()
+    assert [one.generation for one in keeper.embedder.beside] == [own.generation]
+
+
 async def test_a_process_that_has_not_the_live_model_says_what_to_do_and_embeds_nothing(
     start: Start, lonely: Database, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
@@ -13,7 +14,7 @@ from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, Xm
 from deploy.observability.loop_lag import PAUSE_S, measure_loop_lag
 from deploy.observability.metrics import SampleFiles, is_served_elsewhere
 from deploy.observability.samples import SERVED
-from store.database_gauges import DatabaseSample, TenantBacklog
+from store.database_gauges import DatabaseSample, GenerationShare, TenantBacklog
 from tests.deploy.observability.test_metrics import counting
 from tests.patience import until
 from workers.broker import DelayMeter
@@ -63,6 +64,13 @@ def test_tenants_are_named_by_id_and_only_on_request() -> None:
     }
     plain = [one for metric in DatabaseGauges(QUIET, XminAge(), ReplicaLag()).collect() for one in metric.samples]
     assert not [one for one in plain if "tenant" in one.labels]
+
+
+def test_a_build_of_vectors_shows_how_far_it_is() -> None:
+    building = replace(QUIET, generations=(GenerationShare(1, "live", 1.0), GenerationShare(9, "building", 0.25)))
+    samples = [one for metric in DatabaseGauges(building, XminAge(), ReplicaLag()).collect() for one in metric.samples]
+    told = [(one.labels, one.value) for one in samples if one.name == "afterturn_generation_built_ratio"]
+    assert told == [({"generation": "1", "state": "live"}, 1.0), ({"generation": "9", "state": "building"}, 0.25)]
 
 
 def test_samples_of_workers_with_a_port_of_their_own_are_left_to_it_while_it_lives(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from deploy.observability.metrics import _BrokerGauge, _DiskGauge, _LedgerGauges
 from deploy.observability.process_metrics import ProcessGauges
 from deploy.settings import HealthSettings, load_settings
 from deploy.worker import turn_queues
-from store.database_gauges import DatabaseSample, TenantBacklog
+from store.database_gauges import DatabaseSample, GenerationShare, TenantBacklog
 from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
 from store.settings import DatabaseSettings
@@ -62,7 +62,9 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     sample = LedgerSample({stage: StageCounts(dict.fromkeys(PUBLIC_STATUSES, 0), 0.0) for stage in Stage})
     registry.register(_LedgerGauges(sample, HealthSettings()))
     tenants = (TenantBacklog(UUID(int=1), 1, 1.0),)
-    database = DatabaseSample(1, 1, 1, {"standby": 1}, {"embedding": 1.0}, tenants)
+    database = DatabaseSample(
+        1, 1, 1, {"standby": 1}, {"embedding": 1.0}, tenants, generations=[GenerationShare(1, "live", 1.0)]
+    )
     registry.register(DatabaseGauges(database, XminAge(), ReplicaLag()))
     registry.register(_DiskGauge(tmp_path_factory.mktemp("disk")))
     registry.register(_BrokerGauge(1))

@@ -22,8 +22,10 @@ from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.reference_page import render_reference
 from store import identity
 from store.derived.completion import complete_bank
+from store.ledger.workers import WorkerRegistry
 from store.tenancy.operator_keys import OperatorKeys
 from tests.client.loopback import closed_port
+from tests.generations import forget_generations, make_generation_live
 from tests.producers.conftest import Tenant, World
 from tests.producers.recorded_answers import compare_answers, describe_answers, find_changes, read_record
 from tests.producers.schemas import HeldToSchema, find_answer_faults, find_faults
@@ -45,8 +47,8 @@ OTHERS = frozenset({"ArmScore", "CooccurringEntity", "Directive", "Explanation",
 HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (
-    "add change check complete correct count create delete drain flush forget get link list pin prepare recall revoke "
-    "rotate search set settle unpin write"
+    "add build change check compare complete correct count create delete drain flush forget get link list pin prepare "
+    "recall restore revoke rotate search set settle switch unpin write"
 )
 VERBS = frozenset(WORDS.split())
 
@@ -408,6 +410,7 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(200, "PUT", f"{ops}/quotas", {**tenant, "max_turns": 5})
     await call(200, "GET", f"{ops}/quotas", **tenant)
     await call_snapshots(call, f"{ops}/snapshots")
+    await call_generations(world, call, f"{ops}/embeddings")
     first, *_ = (await call(200, "GET", f"{ops}/jobs", limit=5))["jobs"]
     await call(200, "GET", f"{ops}/jobs/{first['id']}")
     await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
@@ -443,6 +446,24 @@ async def call_snapshots(call: Caller, at: str) -> None:
     await call(200, "GET", at, **tenant)
 
 
+async def call_generations(world: World, call: Caller, at: str) -> None:
+    await WorkerRegistry(world.database).begin("described:1:2", "0.1.0", ["embedding"], ("another", 7))
+    await make_generation_live(world.database, 7, 384, "another")
+    await call(409, "GET", f"{at}/comparison")
+    built = await call(200, "POST", f"{at}/build")
+    await call(200, "GET", at)
+    await call(200, "GET", f"{at}/comparison", questions=1)
+    await call(409, "POST", f"{at}/switch", {})
+    await call(200, "POST", f"{at}/switch", {"force": True})
+    await call(409, "POST", f"{at}/build")
+    await call(200, "POST", f"{at}/rollback")
+    await call(200, "DELETE", f"{at}/{built['generations'][1]['generation']}")
+    await call(409, "DELETE", f"{at}/7")
+    await call(404, "DELETE", f"{at}/x")
+    await forget_generations(world.database)
+    await WorkerRegistry(world.database).end("described:1:2")
+
+
 async def open_unknown_delivery(world: World) -> UUID:
     """Return the id of a turn whose delivery to a gateway has an unknown outcome."""
     tenant = await world.tenant()
@@ -463,7 +484,12 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
     refused = 0
     for name, _ in operations(described):
         method, path = name.split(" ")
-        asked = path.replace("{bank}", "default").replace("{session_id}", "s").replace("{turn_id}", "t")
+        asked = (
+            path.replace("{generation}", "1")
+            .replace("{bank}", "default")
+            .replace("{session_id}", "s")
+            .replace("{turn_id}", "t")
+        )
         for kind in (
             "tenant",
             "key",

@@ -1,0 +1,5 @@
+"""The routers of the operators' API, which the API serves, and a command to itself."""
+
+from producers.http.routes import embeddings, operator, snapshots
+
+OPERATOR_ROUTERS = (operator.router, snapshots.router, embeddings.router)
