@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from store.text.rules.gazetteer import word_list
-from store.text.rules.life_rules import DIETS, RELATIONS
+from store.text.rules.life_rules import DIETS, JOB, MARRIAGES, RELATIONS
 from store.text.rules.model import Tier
 from store.text.rules.rule import Rule, ValueShape, compile_phrase, compile_value
 
@@ -98,6 +98,22 @@ _DENIALS = (
         needs=(*_PLAIN, *_ENDS),
     ),
     _Denial(
+        "user_job",
+        "job",
+        f"(?:{_AM_NOT}|i used to be|i{_STOPPED} being)(?= an? )",
+        "{who} has ceased to be {value}.",
+        needs=(*_PLAIN, *_ENDS),
+        pattern=compile_value(JOB),
+    ),
+    _Denial(
+        "user_marriage",
+        "marriage",
+        f"(?:{_AM_NOT}|(?:we're|we are)(?: not| no longer)|(?:i|we) used to be)(?= (?:{MARRIAGES})(?![\\w-]))",
+        "{who} is other than {value}.",
+        needs=("married", "divorced", "separated", "widowed", "engaged", "single"),
+        pattern=compile_value(MARRIAGES),
+    ),
+    _Denial(
         "user_birthday",
         "birthday",
         "my birthday (?:is not|isn't|is no longer|was never)(?: on)?",
@@ -116,7 +132,7 @@ _DENIALS = (
     _Denial(
         "user_diet",
         "diet",
-        f"(?:{_AM_NOT}|i{_STOPPED} being|i ceased to be)(?: an?| strictly| fully)?",
+        f"(?:{_AM_NOT}|i{_STOPPED} being|i ceased to be|i used to be)(?: an?| strictly| fully)?",
         "{who} has ceased to be {value}.",
         needs=("vegan", "tarian", "liac", "diabetic", "intolerant"),
         pattern=compile_value(DIETS),

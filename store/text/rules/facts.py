@@ -68,7 +68,9 @@ _MEANT = re.compile(
 _NO_TOPIC = re.compile(
     r"(?:not|never|no longer|it|this|that|these|those|you|him|her|them|to (?:be|bother|say|ask|admit|break))\b"
 )
-_TRAILING = re.compile(r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all))+\s*$", re.IGNORECASE)
+_TRAILING = re.compile(
+    r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all|now|nowadays|these days))+\s*$", re.IGNORECASE
+)
 _COPULA = re.compile(r"\b(?:is|called|named)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 

@@ -49,7 +49,8 @@ _ORIGINS_ELSEWHERE = (
 _KINDS, _JOBS, _AFTER = (
     any_of(word_list("job", section)).replace(r"\-", "(?: |-)") for section in ("kind", "job", "after")
 )
-_JOB = (
+#: An indefinite article and a job: "a school nurse".
+JOB = (
     rf"an?(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?= (?:{_AFTER})\b|\s*(?:$|[\n\r.,;:!?()\u2013\u2014]))"
     r"(?! (?:in (?:that|the|an?|this|my|our) (?:\w{1,20} )?(?:story|play|film|movie|game|book|dream|show)"
     r"|at heart|for (?:a|one|the) (?:day|week|night))\b)"
@@ -209,7 +210,7 @@ LIFE_RULES = (
     _EMPLOYER,
     replace(
         _EMPLOYER,
-        opening=compile_phrase(f"(?:{_I_AM}{_NOW}(?: working as)?|i{_NOW} work as)(?= an? ) {_JOB} (?:at|for|with)"),
+        opening=compile_phrase(f"(?:{_I_AM}{_NOW}(?: working as)?|i{_NOW} work as)(?= an? ) {JOB} (?:at|for|with)"),
         needs=_A_JOB,
     ),
     Rule(
@@ -235,7 +236,7 @@ LIFE_RULES = (
         0.88,
         "{who} is {value}.",
         needs=_A_JOB,
-        pattern=compile_value(_JOB),
+        pattern=compile_value(JOB),
     ),
     Rule(
         compile_phrase("my birthday is(?: on)?|i was born on(?= [^.,;!?\\n]{0,20}\\d)"),

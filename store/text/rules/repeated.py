@@ -6,6 +6,7 @@ in proportion to the text.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from store.text.rules.canonical import canonical_name
@@ -131,13 +132,17 @@ _FICTION = re.compile(
     r"|\byou are now\b|\bsample (?:bio|text|profile)\b|\bas a (?:joke|test|thought experiment)\b",
     re.IGNORECASE,
 )
+_SEPARATORS = ",;\t"
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\n(?=[-*\u2022#])")
 
 
-# A chat's head of a message on a line of its own, "Kim 10:12 AM"; a letter between greeting and signature.
+# What heads a paragraph: a chat's "Kim 10:12 AM" on a line of its own, the times of a subtitle, a command that was
+# typed. A letter stands between greeting and signature.
 _HEAD = re.compile(
     rf"[ \t]{{0,3}}@?[^\W\d_][\w'\u2019.-]{{0,30}}(?: [\w'\u2019.-]{{1,30}}){{0,2}}"
-    rf"[ \t,]+\(?\[?{_CLOCK}[\])]?\s*$",
+    rf"[ \t,]+\(?\[?{_CLOCK}[\])]?\s*$"
+    r"|[ \t]*(?:\d\d:)?\d\d:\d\d[.,]\d{3} --> (?:\d\d:)?\d\d:\d\d[.,]\d{3}"
+    r"|[ \t]{0,3}(?:\$|>>>) (?-i:[a-z./])[^\n]*$",
     re.IGNORECASE,
 )
 _GREETING = re.compile(
@@ -181,7 +186,7 @@ def _split_lines(text: str) -> Iterator[_Line]:
 def _repeated_lines(lines: Sequence[_Line], author: str) -> Iterator[Span]:
     """Yield the lines that are quoted, logged, code, settings, or another's in a dialogue."""
     fence, diff, before, changed = "", False, "", _has_both_signs(lines)
-    settings = _count_settings(lines)
+    settings, rows = _count_settings(lines), _find_rows(lines)
     for nth, line in enumerate(lines):
         opened = _FENCE.match(line.text)
         mark = opened.group().strip()[:3] if opened else ""
@@ -196,6 +201,7 @@ def _repeated_lines(lines: Sequence[_Line], author: str) -> Iterator[Span]:
             or (changed and _CHANGED.match(line.text))
             or _is_repeated(line.text, before)
             or settings[nth]
+            or nth in rows
             or _is_anothers(line.text, author)
         ):
             yield line.start, line.end
@@ -229,6 +235,20 @@ def _count_settings(lines: Sequence[_Line]) -> list[bool]:
         here and ("_" in key or (nth > 0 and is_key[nth - 1]) or (nth + 1 < len(is_key) and is_key[nth + 1]))
         for nth, (here, key) in enumerate(zip(is_key, keys, strict=True))
     ]
+
+
+def _find_rows(lines: Sequence[_Line]) -> set[int]:
+    """Return the places of lines of a table: neighbours with as many separators, and no blank behind one."""
+    cells = [{mark: line.text.count(mark) for mark in _SEPARATORS if _is_row(line.text, mark)} for line in lines]
+    rows = set[int]()
+    for nth, (one, other) in enumerate(pairwise(cells)):
+        if any(other.get(mark) == count for mark, count in one.items()):
+            rows |= {nth, nth + 1}
+    return rows
+
+
+def _is_row(line: str, mark: str) -> bool:
+    return mark in line and f"{mark} " not in line and not line.endswith(mark)
 
 
 def _is_anothers(line: str, author: str) -> bool:

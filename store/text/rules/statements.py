@@ -62,7 +62,7 @@ _TELL = (
 _NOT = (
     r"(?:not|never|no ?one|nobody|none|nothing|neither|nor|hardly|barely|scarcely|cannot|doubt(?:s|ed|ful)?|den(?:y"
     r"|ies|ied)"
-    r"|false|untrue|wrong|lie|myth|unlikely|impossible|refus(?:e|es|ed)|far from|anything but|no longer|without"
+    r"|no way|false|untrue|wrong|lie|myth|unlikely|impossible|refus(?:e|es|ed)|far from|anything but|no longer|without"
     r"|\w{2,6}n['\u2019]t"
     r"|cant|dont|wouldnt"
     r"|didnt|isnt|wasnt|aint)"
@@ -140,7 +140,7 @@ _QUESTION_TAG = re.compile(
 _DENIED_AFTER = re.compile(
     r"(?:^|[\s,;:.!?\u2013\u2014(-])(?:not!|[\u2013\u2014-] ?not$|not really|not at all$|just kidding|kidding"
     r"|only joking|joking|, or not$"
-    r"|is a lie|is false|is wrong"
+    r"|(?:is|was) (?:a lie|false|wrong|untrue|not true)|because i (?:do not|don['\u2019]t)\W*$"
     r"|is not true|isn['\u2019]t true|is untrue|is what|are what|is how|is the (?:title|name|first|last|opening|best)"
     r"|is an? (?:sentence|phrase|song|book|poem|quote"
     r"|lyric|line|title|joke|example|common|famous|typical)|is (?:her|his|their|its|kim['\u2019]s) |was the (?:first"

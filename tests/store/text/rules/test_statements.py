@@ -77,3 +77,40 @@ PIECES = (
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     assert grows_with_its_text(find_repeated, piece)
     assert grows_with_its_text(lambda text: find_facts(MessageText("user", f"{text} I like it"), 0), piece)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "There is no way I like opera.",
+        "Hardly anyone knows I like whisky, because I don't.",
+        "I told him that I live in Paris, but that was a lie.",
+        "$ echo I like bash\nI like bash",
+        "name,bio\nKim,I live in Rome\nBo,I like olives",
+        "1\n00:00:01,000 --> 00:00:04,000\nI live in Rome",
+        "WEBVTT\n\n00:01.000 --> 00:04.000\nI live in Rome",
+    ],
+)
+def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
+    assert stated(text) == set()
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("I used to be vegetarian.", "!user_diet=vegetarian"),
+        ("I'm not a nurse any more.", "!user_job=a nurse"),
+        ("I used to be a nurse.", "!user_job=a nurse"),
+        ("I'm not married any more.", "!user_marriage=married"),
+        ("We are no longer engaged.", "!user_marriage=engaged"),
+        ("I hate golf now.", "user_dislike=golf"),
+        ("I like golf these days.", "user_like=golf"),
+    ],
+)
+def test_what_holds_no_more_ends_the_fact(text: str, wanted: str) -> None:
+    assert stated(text) == {wanted}
+
+
+def test_commas_of_one_line_and_of_prose_make_no_table() -> None:
+    assert stated("I live in Bonn,but I like Ghent") == {"user_home=Bonn", "user_like=Ghent"}
+    assert stated("Well, I live in Bonn.\nAnd yes, I like Ghent.") == {"user_home=Bonn", "user_like=Ghent"}
