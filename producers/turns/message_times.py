@@ -19,6 +19,8 @@ _FIELDS = (
     "date_unixtime",
     "date",
     "ts",
+    "time",
+    "sent_at",
     "origin_server_ts",
 )
 #: Fields that hold those of a message beside its content.

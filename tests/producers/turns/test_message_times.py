@@ -41,7 +41,9 @@ def test_what_is_no_time_is_none(value: Any) -> None:
     assert read_time(value) is None
 
 
-@pytest.mark.parametrize("field", ["timestamp", "created_at", "createdAt", "create_time", "date", "ts"])
+@pytest.mark.parametrize(
+    "field", ["timestamp", "created_at", "createdAt", "create_time", "date", "ts", "time", "sent_at"]
+)
 def test_a_time_is_found_under_the_names_that_programs_give_it(field: str) -> None:
     assert find_moment({"role": "user", "content": "x", field: SECONDS}) == AT
     assert find_moment({"role": "user", "content": "x", "metadata": {field: SECONDS}}) == AT
