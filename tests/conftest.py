@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.examples import SEARCH, examples
 from tests.figures import shown
 from tests.groups import group_by_fixtures
+from tests.left_behind import look_at_process, name_changes
 from tests.live import mark_live
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
@@ -30,6 +31,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 SERVERS = pytest.StashKey[Servers]()
+PROCESS = pytest.StashKey[Mapping[str, object]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +52,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `make test` leaves out, before `-m` chooses, and what one process of it runs."""
     mark_live(items)
     group_by_fixtures(items)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Look at the process before any fixture of a test is made."""
+    item.stash[PROCESS] = look_at_process()
+    yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail where a test, or a fixture that stays after it, has changed the process for those after it."""
+    yield
+    if changed := name_changes(item.stash[PROCESS], look_at_process()):
+        pytest.fail(f"the process is not as it was before this test: {', '.join(changed)}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)
