@@ -846,6 +846,8 @@ SNAPSHOT = Table(
     #: of an import: the snapshot that is taken in, and the tenant that it is of
     Column("source_id", Uuid),
     Column("source_host", Uuid),
+    #: of an import: the mapping of its ids (imported_id_t); null: they stay
+    Column("mapping_id", Uuid),
     #: of an import: whether the digests of turns were made with this tenant's key
     Column("keeps_digests", Boolean, nullable=False, server_default=text("false")),
     #: of an export: the log below this commit and up to this position
@@ -863,6 +865,18 @@ SNAPSHOT = Table(
     Column("finished_at", TIME),
     CheckConstraint("kind in ('export', 'import')"),
     CheckConstraint("status in ('running', 'deriving', 'done')"),
+)
+
+IMPORTED_ID = Table(
+    "imported_id_t",
+    METADATA,
+    Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
+    #: the source's tenant under some rules (store/snapshot/replacements.py)
+    Column("mapping_id", Uuid, primary_key=True),
+    #: an id of the source, and the one that this tenant has in its place
+    Column("old_id", Uuid, primary_key=True),
+    Column("new_id", Uuid, nullable=False),
+    Index("imported_id_new", "host_id", "mapping_id", "new_id"),
 )
 
 #: Audit of calls to external services: what was called and how it ended, without content.

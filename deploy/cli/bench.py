@@ -43,6 +43,7 @@ BENCHES: Mapping[str, str] = {
     "paraphrase": "deploy.lab.bench.quality.paraphrase",
     "pipeline": "deploy.lab.bench.pipeline",
     "plugin": "deploy.lab.bench.plugin",
+    "portable": "deploy.lab.bench.portable",
     "recall": "deploy.lab.bench.recall.speed",
     "turns": "deploy.lab.bench.turns",
 }
@@ -108,6 +109,9 @@ def bench_command(
 
     `plugin`: memories written and searched over HTTP by 1 and 16 clients: 10,000 in each of three namespaces, `--full`
     also 200,000 in one. Searches filtered to 0.1 % are compared with an exact one.
+
+    `portable`: an import of a snapshot beside the same events in bulk, words and guards behind it beside the analysis
+    of the texts alone, an export beside the bare log, memory, turns during an import, a command beside a single memory.
 
     `paraphrase`: 200 statements in ten contexts each, asked for in other words, at once and after all stages.
 

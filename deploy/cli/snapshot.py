@@ -1,9 +1,10 @@
 """`afterturn snapshot`: export a tenant's memory to a file, and import it into another deployment."""
 
+import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,15 +23,24 @@ from deploy.cli.snapshot_files import (
     check_name,
     check_snapshot,
     iterate_batches,
+    iterate_events,
     open_snapshot,
+    read_document,
     read_first_line,
+    read_rules,
 )
 from deploy.components.bootstrap import HOST
 from deploy.notices import print_notice, replace_unprintable
 from deploy.tables import ResultTable
 from producers.cutover.errors import CutoverError
 from producers.cutover.lines import write_line
-from producers.service.snapshots import BATCH
+from producers.service.snapshots import BATCH, MOST_NAMES
+from store import identity
+from store.errors import StoreError
+from store.snapshot.heading import describe_converted
+from store.snapshot.portal_form import Conversion, from_portal, newest_time, to_portal
+from store.tenancy.hosts import require_tenant_name
+from store.text.redaction import Redaction
 
 PATH = "/snapshots"
 #: Events of one request of an import, and the most bytes of them.
@@ -101,6 +111,18 @@ def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot, or - for standard input.")],
     *,
     host: TenantOption = HOST,
+    from_tenant: Annotated[
+        str | None,
+        typer.Option("--from", metavar="NAME", help="The tenant that the snapshot is of, where it is another one."),
+    ] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Replacement rules of names and ids: a JSON list of `{field, from, to}`, field bankName, sessionName, "
+            "turnName, userName, agentName, userId or agentDefId.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every event; change nothing.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End with the first event that fails.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, max=BATCH, help="Events of one request.")] = BATCH_SIZE,
@@ -112,18 +134,85 @@ def import_command(
     Events that the log knows change nothing, and what the tenant has erased does not come back. Events whose parent is
     missing are parked in FILE.parked.jsonl, which can be imported later. Exits 1 when an event failed or was parked.
 
+    Into another tenant (`--from`), or under replacement rules, every id is derived anew from the names, references are
+    rewritten, and content stays as it is. Import later snapshots of the same tenant under the same rules.
+
     **Example:** `afterturn snapshot import acme.jsonl.gz --host acme --dry-run`
+
+    **Example:** `afterturn snapshot import acme.jsonl.gz --host acme-staging --from acme --rules rules.json`
     """
-    api = OperatorApi(find_running_stack(data))
+    api, names = OperatorApi(find_running_stack(data)), set[str]()
     with _exit_on_unusable_file(), _named_file(file) as named:
         with open_snapshot(named) as lines:
-            total = check_snapshot(lines)
-        snapshot = _Import(api, named, host, dry_run=dry_run, fail_fast=fail_fast).run(total, batch_size)
+            total = check_snapshot(lines, names)
+        replaced = read_rules(rules) if rules else []
+        asked = {"tenant": host, "dry_run": dry_run, "rules": replaced}
+        if from_tenant is not None:
+            asked["from_tenant"] = from_tenant
+        snapshot = _Import(api, named, asked, sorted(names), fail_fast=fail_fast).run(total, batch_size)
     if as_json:
         print_json(as_api_json(snapshot))
     else:
         _print_snapshot(snapshot)
     if snapshot.counts.get("failed") or snapshot.counts.get("parked"):
+        raise typer.Exit(1)
+
+
+@snapshot_app.command("convert")
+def convert_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A snapshot, or an export of light-portal; - for standard input.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; `.gz` and `.zst` are compressed.")],
+    *,
+    host: Annotated[str, typer.Option("--host", metavar="NAME", help="The tenant that light-portal's rows become.")] = (
+        HOST
+    ),
+    redaction: Annotated[
+        Redaction, typer.Option(help="Which secrets are replaced in light-portal's texts: keys, all, or off.")
+    ] = Redaction.KEYS,
+    as_json: JsonOption = False,
+) -> None:
+    """Convert a snapshot to light-portal's form, or an export of light-portal to a snapshot; no service is called.
+
+    A snapshot becomes a JSON array of CloudEvents. The array, or a JSON object with the rows of `tables`, becomes a
+    snapshot of the tenant `--host`. Converting the same file twice gives the same bytes. The page on snapshots lists
+    what light-portal's form drops. Exits 1 when a row was refused, 2 for wrong usage.
+
+    **Example:** `afterturn snapshot convert acme.jsonl.gz portal.json`
+
+    **Example:** `afterturn snapshot convert portal.json acme.jsonl.gz --host acme`
+    """
+    done = Conversion()
+    with _exit_on_unusable_file(), _named_file(file) as named:
+        check_name(out)
+        with open_snapshot(named) as lines:
+            document = read_document(lines)
+        unfinished = UnfinishedFile(out)
+        unfinished.discard()
+        try:
+            if document is None:
+                _convert_snapshot(named, unfinished, done)
+            else:
+                host_id = identity.host_id(require_tenant_name(host))
+                events = from_portal(document[0], host_id, redaction, done)
+                first_line = describe_converted(host_id, host, document[1], newest_time(events))
+                with unfinished.open() as into:
+                    for line in (first_line, *events, {"end": len(events)}):
+                        write_line(into, line)
+        except StoreError as error:
+            raise exit_with(str(error), 2) from None
+        unfinished.finish()
+    for refused in done.named:
+        print_notice(f"[refused] {replace_unprintable(refused)}")
+    if as_json:
+        print_json({"counts": dict(sorted(done.counts.items()))})
+    else:
+        table = ResultTable("", "", show_header=False)
+        for name, number in sorted(done.counts.items()):
+            table.add_values(name, str(number))
+        create_console().print(table)
+    if done.counts["refused"]:
         raise typer.Exit(1)
 
 
@@ -176,14 +265,28 @@ def _export(api: OperatorApi, file: Path, asked: dict[str, Any]) -> Snapshot:
     return snapshot
 
 
+def _convert_snapshot(file: Path, out: UnfinishedFile, done: Conversion) -> None:
+    """Write the events of a snapshot as a JSON array, one a line."""
+    with open_snapshot(file) as lines:
+        check_snapshot(lines, set())
+    with open_snapshot(file) as lines, out.open() as into:
+        before = b"[\n"
+        for event in to_portal(iterate_events(lines), done):
+            into.write(before + json.dumps(event).encode())
+            before = b",\n"
+        into.write(b"[]\n" if before == b"[\n" else b"\n]\n")
+
+
 class _Import:
     """An import of one file."""
 
-    def __init__(self, api: OperatorApi, file: Path, tenant: str, *, dry_run: bool, fail_fast: bool) -> None:
+    def __init__(
+        self, api: OperatorApi, file: Path, asked: Mapping[str, Any], names: Sequence[str], *, fail_fast: bool
+    ) -> None:
         self._api = api
         self._file = file
-        self._tenant = tenant
-        self._dry_run = dry_run
+        self._asked = asked
+        self._names = names if asked["rules"] or "from_tenant" in asked else ()
         self._fail_fast = fail_fast
         self._printed = 0
 
@@ -191,15 +294,14 @@ class _Import:
         """Send every event that the service has not taken yet, and wait until derived state is made."""
         with open_snapshot(self._file) as lines:
             first_line = read_first_line(lines)
-        asked = {"tenant": self._tenant, "first_line": first_line, "dry_run": self._dry_run}
-        snapshot = read_answer(StartedImport, self._api.call("POST", f"{PATH}/imports", asked)).snapshot
+        snapshot = self._begin(first_line)
         path, parked = f"{PATH}/{snapshot.snapshot_id}", ParkedFile(self._file, first_line)
         if snapshot.place:
             print_notice(f"{snapshot.place} of {total} events were taken before: going on behind them")
-        first = snapshot.place
+        first, rules, tenant = snapshot.place, self._asked["rules"], {"tenant": self._asked["tenant"]}
         with open_snapshot(self._file) as lines, show_progress("events") as advance:
             for batch in iterate_batches(lines, first, batch_size, BATCH_BYTES):
-                body = {"tenant": self._tenant, "first": first, "events": batch, "fail_fast": self._fail_fast}
+                body = {**tenant, "first": first, "events": batch, "fail_fast": self._fail_fast, "rules": rules}
                 taken = read_answer(TakenEvents, self._api.call("POST", f"{path}/events", body))
                 for problem in taken.problems:
                     self._note(problem.event, problem.counter, problem.reason)
@@ -210,12 +312,19 @@ class _Import:
         parked.finish()
         if parked.events:
             print_notice(f"{parked.events} events are parked in {parked.file}: import it when their parents are there")
-        ended = {"tenant": self._tenant, "events": total}
+        ended = {**tenant, "events": total}
         while True:
             snapshot = read_answer(Snapshot, self._api.call("POST", f"{path}/finish", ended))
             if snapshot.status == "done":
                 return snapshot
             print_notice("the events are in the log; words are being made")
+
+    def _begin(self, first_line: Mapping[str, Any]) -> Snapshot:
+        """Begin the import, or find the one that goes on; the names of users are sent in several calls."""
+        for first in range(0, max(len(self._names), 1), MOST_NAMES):
+            body = {**self._asked, "first_line": first_line, "names": self._names[first : first + MOST_NAMES]}
+            begun = read_answer(StartedImport, self._api.call("POST", f"{PATH}/imports", body))
+        return begun.snapshot
 
     def _note(self, event: int, counter: str, reason: str) -> None:
         self._printed += 1

@@ -1,6 +1,7 @@
 """Files of snapshots: JSON Lines, plain or compressed. A file under way has another name until it is whole."""
 
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,11 +11,14 @@ from typing import Any, BinaryIO
 
 from deploy.cli.compression import zstd
 from producers.cutover.errors import UnusableFile
-from producers.cutover.lines import check_lines, parse_line, write_line
+from producers.cutover.lines import LONGEST_LINE, check_lines, parse_line, write_line
+from producers.service.fields import NAME_BYTES
 from store.snapshot.heading import FORMAT
 
 #: What a compressed file begins with.
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+#: Fields of events' data that hold the name of a user.
+NAMES_OF_USERS = ("userName", "laidDownBy")
 
 
 class UnfinishedFile:
@@ -51,6 +55,10 @@ class UnfinishedFile:
         opened = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(opened, "ab") as out:
             yield out
+
+    def discard(self) -> None:
+        """Remove what an earlier run has written."""
+        self._part.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Compress the file where its name says so, and give it its name."""
@@ -90,9 +98,54 @@ def open_snapshot(file: Path) -> Iterator[BinaryIO]:
         raise UnusableFile(f"{file} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
-def check_snapshot(lines: Iterable[bytes]) -> int:
-    """Read a whole snapshot and return how many events it has. Raises UnusableFile for one that is cut off."""
-    return check_lines(lines, FORMAT, lambda kept: "type" in kept, "events")
+def check_snapshot(lines: Iterable[bytes], names: set[str]) -> int:
+    """Read a whole snapshot and return how many events it has; add the names of its users to `names`.
+
+    Raises UnusableFile for one that is cut off.
+    """
+
+    def look(kept: Mapping[str, Any]) -> bool:
+        data = kept.get("data")
+        told = (data.get(name) for name in NAMES_OF_USERS) if isinstance(data, dict) else ()
+        names.update(name for name in told if isinstance(name, str) and 0 < len(name.encode()) <= NAME_BYTES)
+        return "type" in kept
+
+    return check_lines(lines, FORMAT, look, "events")
+
+
+def read_document(lines: BinaryIO) -> tuple[Any, bytes] | None:
+    """Return the JSON document of a file of another form, and its bytes; None for a snapshot. Raises UnusableFile."""
+    content = lines.readline(LONGEST_LINE)
+    try:
+        told = json.loads(content)
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, dict) and "format" in told:
+        return None
+    content += lines.read()
+    try:
+        return json.loads(content), content
+    except (ValueError, RecursionError):
+        raise UnusableFile("the file is no snapshot, and no JSON document either") from None
+
+
+def iterate_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a snapshot."""
+    for batch in iterate_batches(lines, 0, 1000, 1_000_000):
+        yield from batch
+
+
+def read_rules(file: Path) -> list[Any]:
+    """Return the replacement rules of a file, a JSON list. Raises UnusableFile."""
+    try:
+        rules = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UnusableFile(f"{file} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        rules = None
+    if not isinstance(rules, list):
+        raise UnusableFile(f'{file}: it is no JSON list of rules {{"field": ..., "from": ..., "to": ...}}')
+    return rules
 
 
 def iterate_batches(lines: Iterable[bytes], skipped: int, most: int, most_bytes: int) -> Iterator[list[dict[str, Any]]]:

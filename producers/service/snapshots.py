@@ -5,7 +5,7 @@ Content leaves and enters only for an operator's key that may make keys of tenan
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 import orjson
@@ -40,12 +40,13 @@ from store.snapshot.heading import (
 )
 from store.snapshot.importing import COUNTERS, ImportRequest, Imports
 from store.snapshot.policy import parse_parts, refuse_in_production
+from store.snapshot.replacements import MOST_RULES, parse_replacements
 from store.snapshot.rows import SnapshotRow
 from store.tenancy.hosts import ensure_host
 from store.tenancy.sealing import Sealer
 
-#: The most events of one batch of an import.
-BATCH = 1000
+#: The most events of one batch of an import, and the most names of users and agents of one call.
+BATCH, MOST_NAMES = 1000, 5000
 
 FIRST_LINE: Mapping[str, Any] = {
     "format": "afterturn-snapshot",
@@ -85,12 +86,34 @@ class ExportBody(RequestModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "include": ["agent_memory"]}
 
 
+Rules = Annotated[
+    list[Any],
+    Field(
+        max_length=MOST_RULES,
+        repr=False,
+        description='replacement rules, `{"field": "bankName", "from": ..., "to": ...}`: of bankName, sessionName, '
+        "turnName, userName, agentName, or of two UUIDs for a user or an agent (userId, agentDefId)",
+    ),
+]
+
+
 class ImportBody(RequestModel):
     """An import: into which tenant, and what the snapshot's first line says."""
 
     tenant: TenantName
     first_line: dict[str, Any] = Field(repr=False, description="first line of the snapshot, as the export answered it")
     dry_run: bool = Field(False, description="whether the events are only checked")
+    from_tenant: TenantName | None = Field(
+        None, description="the tenant that the snapshot is of, where it is another one: every id is derived anew"
+    )
+    rules: Rules = Field(default_factory=list)
+    names: list[Name] = Field(
+        default_factory=list,
+        max_length=MOST_NAMES,
+        repr=False,
+        description="names of users and agents that the snapshot holds (`userName`, `laidDownBy`), where ids are "
+        "derived anew; more are sent by the same call again",
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "first_line": FIRST_LINE}
 
@@ -102,6 +125,7 @@ class EventsBody(RequestModel):
     first: int = Field(ge=0, le=POSITION_MAX, description="number of the batch's first event in the snapshot, from 0")
     events: list[Any] = Field(max_length=BATCH, repr=False, description="events of the snapshot, in its order")
     fail_fast: bool = Field(False, description="whether the first failed event ends the batch with an error")
+    rules: Rules = Field(default_factory=list)
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "first": 0, "events": []}
 
@@ -179,13 +203,23 @@ class Snapshots:
         """Begin an import; a tenant that does not exist is created, except by a dry run. Raises SnapshotRefused."""
         body = parse_body(ImportBody, asked)
         heading, host = read_heading(body.first_line), identity.host_id(body.tenant)
+        is_foreign, rules = _check_source(heading, host, body.from_tenant), parse_replacements(body.rules)
         if body.dry_run:
             await require_tenant(self._database, body.tenant)
         else:
-            await ensure_host(self._database, body.tenant, open_digest_key(heading, self._sealer))
-        keeps = await self._has_key_of(host, heading)
+            key = None if is_foreign else open_digest_key(heading, self._sealer)
+            await ensure_host(self._database, body.tenant, key)
+        is_rewritten = is_foreign or bool(rules)
         request = ImportRequest(
-            heading.parts, by, heading.snapshot, heading.host, heading.masked, body.dry_run, keeps_digests=keeps
+            heading.parts,
+            by,
+            heading.snapshot,
+            heading.host,
+            heading.masked,
+            body.dry_run,
+            keeps_digests=not is_rewritten and await self._has_key_of(host, heading),
+            rules=rules if is_rewritten else None,
+            names=body.names,
         )
         return host, StartedImport(snapshot=_describe(await self._imports.begin(host, request)))
 
@@ -193,7 +227,8 @@ class Snapshots:
         """Take a batch in. Raises Invalid, NotFound, SnapshotRefused, QuotaExceeded."""
         body = parse_body(EventsBody, asked)
         host = identity.host_id(body.tenant)
-        taken = await self._imports.take(host, snapshot, body.first, body.events, fail_fast=body.fail_fast)
+        rules = parse_replacements(body.rules)
+        taken = await self._imports.take(host, snapshot, body.first, body.events, fail_fast=body.fail_fast, rules=rules)
         problems = (SnapshotProblem(event=p.event, counter=p.counter, reason=p.reason) for p in taken.problems)
         return host, TakenEvents(snapshot=_describe(taken.row), problems=tuple(problems))
 
@@ -222,6 +257,18 @@ class Snapshots:
         async with self._database.tenant(host) as connection:
             key = await read_digest_key(connection, host)
         return heading.host == host and heading.digests == name_digest_key(key)
+
+
+def _check_source(heading: Heading, host: UUID, named: str | None) -> bool:
+    """Return whether a snapshot is another tenant's. Raises SnapshotRefused unless that is named."""
+    if named is None and heading.host == host:
+        return False
+    if named is None or identity.host_id(named) != heading.host:
+        raise SnapshotRefused(
+            f"this snapshot is of the tenant {heading.tenant!r}: import it into that one, or name it (`from_tenant`, "
+            "--from), and every id is derived anew"
+        )
+    return heading.host != host
 
 
 def _describe(row: SnapshotRow) -> Snapshot:

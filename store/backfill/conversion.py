@@ -100,15 +100,19 @@ class SourceTable:
 
 
 def build_event(source: SourceTable, row: Row, place: BankPlace, redaction: Redaction) -> dict[str, Any]:
-    """Return the event of a row, with its version, marked as backfilled and without secrets in its texts.
+    """Return the event of a row as `convert_row` does, marked as backfilled. Raises InvalidEvent."""
+    return {**convert_row(source, row, place, redaction), "metadata": dict(MARK)}
+
+
+def convert_row(source: SourceTable, row: Row, place: BankPlace, redaction: Redaction) -> dict[str, Any]:
+    """Return the event of a row, with its version and without secrets in its texts.
 
     Raises InvalidEvent for what the log does not take.
     """
     fields = {name: value for name, value in source.build(row, place).items() if value is not None}
     at = row.get("update_ts") or row.get("event_date")
     version = max(int(row["aggregate_version"] or 1), 1) if source.versioned else 1
-    event = build_command(place.origin(at), source.event, _redact(fields, redaction), version=version)
-    return {**event, "metadata": dict(MARK)}
+    return build_command(place.origin(at), source.event, _redact(fields, redaction), version=version)
 
 
 def _redact(value: Any, redaction: Redaction, name: str = "") -> Any:

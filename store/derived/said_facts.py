@@ -107,8 +107,13 @@ def fact_unit_id(turn: UUID, fact: ExtractedFact, version: str = VERSION) -> UUI
     So a fact that a caller forgot stays forgotten under a newer version, and a turn that is read again adds no fact
     that an older version found.
     """
+    return name_fact_unit(turn, fact.ordinal, (fact.slug, fact.key, fact.value), version)
+
+
+def name_fact_unit(turn: UUID, ordinal: int, said: tuple[str, str, str], version: str) -> UUID:
+    """Return the id of a fact's unit by what it is: `ordinal` of its message, and its slug, key and value (`said`)."""
     reader = _RULES if version.startswith(_RULES_BEGIN) else version
-    return uuid5(turn, f"fact:{reader}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
+    return uuid5(turn, f"fact:{reader}:{ordinal}:{':'.join(said)}")
 
 
 def fact_ends_at(

@@ -154,6 +154,11 @@ def doc_id(bank: UUID, digest: str, life: int = 0) -> UUID:
     return identity.named_id(bank, identity.NamedKind.DOCUMENT, f"{digest}:{life}")
 
 
+def chunk_id(doc: UUID, nth: int) -> UUID:
+    """Return the id of the unit that holds piece `nth` (from 0) of a document."""
+    return uuid5(doc, f"chunk:{nth}")
+
+
 class Documents:
     """Adds, reads and forgets documents."""
 
@@ -320,7 +325,7 @@ def _prepare_document(
         build_turn_event(origin, EventType.DOC_CREATED, (doc,), _document_data(host, doc, document)),
     ]
     for n, chunk in enumerate(chunks):
-        unit = uuid5(doc, f"chunk:{n}")
+        unit = chunk_id(doc, n)
         data = {
             **_retained_event(document, doc, unit, n, chunk),
             "eventDate": at.isoformat(),

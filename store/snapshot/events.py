@@ -96,6 +96,27 @@ def read_event(line: Any, host: UUID) -> ReadEvent:
     return ReadEvent(offer, identity, subject, version, checked.bank_id, user, at, data.get("erased") is True)
 
 
+def build_cloud_event(event: Mapping[str, Any], host: UUID, nth: int) -> dict[str, Any]:
+    """Return an event that the log would take as the CloudEvent that it gives; `nth` is its nonce."""
+    version = event["version"]
+    ids = {"hostId": str(host), "bankId": event["bank"]}
+    return {
+        "specversion": "1.0",
+        "id": event["id"],
+        "source": SOURCE,
+        "type": event["type"],
+        "subject": event["subject"],
+        "time": event["ts"],
+        "datacontenttype": "application/json",
+        "host": str(host),
+        "user": event["user"],
+        "nonce": nth,
+        "aggregatetype": event["aggregate"],
+        "aggregateversion": version,
+        "data": {**ids, **event["data"], "aggregateVersion": version - 1, "newAggregateVersion": version},
+    }
+
+
 def _read_type(line: Mapping[str, Any]) -> EventType:
     try:
         event = EventType(str(line.get("type")))

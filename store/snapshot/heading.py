@@ -1,10 +1,12 @@
 """The first line of a snapshot: its form and version, whose it is, what it holds, and which key made its digests."""
 
+import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -86,6 +88,23 @@ def read_heading(line: Any) -> Heading:
         )
     except (KeyError, TypeError, ValueError):
         raise SnapshotRefused("the first line of this snapshot is incomplete: export again") from None
+
+
+def describe_converted(host: UUID, tenant: str, content: bytes, made_at: datetime) -> dict[str, Any]:
+    """Return the first line of a snapshot that is converted from `content`: of the same content, the same line."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "snapshot_id": str(uuid5(host, hashlib.sha256(content).hexdigest())),
+        "tenant": tenant,
+        "host": str(host),
+        "parts": sorted(Part),
+        "banks": None,
+        "masked": False,
+        "environment": "",
+        "made_at": made_at.isoformat(),
+        "digests": None,
+    }
 
 
 def name_digest_key(key: bytes) -> str:

@@ -1,7 +1,8 @@
 """Takes a snapshot's events into a tenant's log, and makes what derived state lacks afterwards.
 
 Every step may be repeated: an event that the log knows changes nothing. What the target has erased does not come back,
-and what the snapshot says is erased is erased in the target, too.
+and what the snapshot says is erased is erased in the target, too. Into another tenant, or under replacement rules,
+every id is derived anew before an event is judged.
 """
 
 import time
@@ -27,7 +28,10 @@ from store.off_loop import run_off_loop
 from store.schema import ERASURE
 from store.snapshot import rows
 from store.snapshot.events import ReadEvent, UnreadableEvent, read_event
+from store.snapshot.mapped_ids import MappedIds
 from store.snapshot.policy import Part
+from store.snapshot.replacements import Replacements
+from store.snapshot.rewriting import ClashingName, Rewriting, UnnamedBank
 from store.snapshot.rows import SnapshotRow
 
 #: The field of a history's event that holds the keyed digest of a turn's body.
@@ -36,6 +40,10 @@ DIGEST = "bodyDigest"
 MOST_TOLD = 100
 #: Seconds of one call after which deriving pauses between two transactions.
 DERIVING_S = 10.0
+NO_RULES = Replacements()
+#: Why an event has no place in another tenant.
+UNNAMED = "no event of the snapshot names its bank"
+CLASHES = "something else of the snapshot has its name here: change the replacement rules"
 #: The counters of an import, in the order they are shown.
 COUNTERS = (
     "total",
@@ -90,6 +98,7 @@ class ImportRequest:
     """What to import: the parts that the snapshot says it holds, by whom it was asked, and which snapshot of whom.
 
     `keeps_digests`: the digests of turns were made with the tenant's own key. Others would be of no body: left out.
+    `rules`: ids are derived anew, by these rules; None: they stay. `names`: those of users and agents of the source.
     """
 
     parts: frozenset[Part]
@@ -99,6 +108,8 @@ class ImportRequest:
     masked: bool = False
     dry_run: bool = False
     keeps_digests: bool = False
+    rules: Replacements | None = None
+    names: Sequence[str] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,13 @@ class Imports:
         self._erasures = Erasures(database, clock)
 
     async def begin(self, host: UUID, asked: ImportRequest) -> SnapshotRow:
-        """Begin an import, and return its row; an unfinished one of the same snapshot goes on."""
+        """Begin an import, and return its row; an unfinished one of the same snapshot and rules goes on."""
+        row = await self._begin_row(host, asked)
+        if asked.rules is not None:
+            await MappedIds(self._database, row, asked.rules).learn_people(asked.names)
+        return row
+
+    async def _begin_row(self, host: UUID, asked: ImportRequest) -> SnapshotRow:
         async with self._database.tenant(host) as connection:
             row = SnapshotRow(
                 host,
@@ -172,6 +189,7 @@ class Imports:
                 dry_run=asked.dry_run,
                 source=asked.source,
                 source_host=asked.source_host,
+                mapping=None if asked.rules is None else asked.rules.identify(asked.source_host),
                 keeps_digests=asked.keeps_digests,
                 head=int((await connection.execute(HEAD, {"host": host})).scalar_one()),
             )
@@ -181,17 +199,26 @@ class Imports:
         return row
 
     async def take(
-        self, host: UUID, snapshot: UUID, first: int, lines: Sequence[Any], *, fail_fast: bool = False
+        self,
+        host: UUID,
+        snapshot: UUID,
+        first: int,
+        lines: Sequence[Any],
+        *,
+        fail_fast: bool = False,
+        rules: Replacements = NO_RULES,
     ) -> TakenBatch:
         """Take the events from number `first` (from 0) on; a batch that was taken already changes nothing.
 
-        `fail_fast`: nothing of a batch with a failed event is written, and SnapshotRefused names it. Raises NotFound;
-        SnapshotRefused for a gap; QuotaExceeded.
+        `fail_fast`: nothing of a batch with a failed event is written, and SnapshotRefused names it. `rules`: those
+        that the import began with. Raises NotFound; SnapshotRefused for a gap and for other rules; QuotaExceeded.
         """
         async with self._database.tenant(host) as connection:
             row = await rows.read_row(connection, host, snapshot)
         if row.kind != rows.IMPORT or row.status != rows.RUNNING:
             raise SnapshotRefused("this import takes no more events: begin another")
+        if (row.mapping is None and rules) or row.mapping not in {None, rules.identify(row.source_host or host)}:
+            raise SnapshotRefused("this import began with other replacement rules: send those with every batch")
         if first > row.place:
             raise SnapshotRefused(f"this import has taken {row.place} events: send those from there on")
         if first + len(lines) <= row.place:
@@ -199,6 +226,8 @@ class Imports:
         batch = _Batch(row.place)
         fresh = lines[row.place - first :]
         events = await run_off_loop(len(fresh) * 500, _read_lines, fresh, row, batch)
+        if row.mapping is not None:
+            events = await self._rewrite(row, events, rules, batch)
         if fail_fast and batch.counts["failed"]:
             raise _refuse_failed(batch)
         events = await self._drop_known(host, events, batch)
@@ -209,7 +238,8 @@ class Imports:
             batch.counts["imported"] += await self._append(host, events, batch, fail_fast=fail_fast)
             await self._erase(host, batch)
         batch.counts["total"] += len(fresh)
-        return TakenBatch(await self._save(row, len(fresh), batch), batch.problems[:MOST_TOLD])
+        told = sorted(batch.problems, key=lambda one: one.event)[:MOST_TOLD]
+        return TakenBatch(await self._save(row, len(fresh), batch), told)
 
     async def finish(self, host: UUID, snapshot: UUID, expected: int) -> SnapshotRow:
         """Make what derived state lacks, for about DERIVING_S; call again until the row is done.
@@ -245,6 +275,13 @@ class Imports:
                 held.counts.update(batch.counts)
                 await rows.save_row(connection, held, self._clock())
         return held
+
+    async def _rewrite(
+        self, row: SnapshotRow, events: Sequence[tuple[int, ReadEvent]], rules: Replacements, batch: _Batch
+    ) -> list[tuple[int, ReadEvent]]:
+        """Return events with the ids that they have here."""
+        rewriting = await MappedIds(self._database, row, rules).prepare([event for _, event in events])
+        return await run_off_loop(len(events) * 500, _rewrite_events, events, rewriting, batch)
 
     async def _drop_known(
         self, host: UUID, events: Sequence[tuple[int, ReadEvent]], batch: _Batch
@@ -372,13 +409,31 @@ def _read_lines(lines: Sequence[Any], row: SnapshotRow, batch: _Batch) -> list[t
     found = list[tuple[int, ReadEvent]]()
     for nth, line in enumerate(lines):
         try:
-            event = read_event(line, row.host)
+            event = read_event(line, row.host if row.mapping is None else row.source_host or row.host)
         except UnreadableEvent as error:
             batch.note(nth, "failed", str(error))
             continue
         if not row.keeps_digests:
             event.data.pop(DIGEST, None)
         found.append((nth, event))
+    return found
+
+
+def _rewrite_events(
+    events: Sequence[tuple[int, ReadEvent]], rewriting: Rewriting, batch: _Batch
+) -> list[tuple[int, ReadEvent]]:
+    found = list[tuple[int, ReadEvent]]()
+    for nth, event in events:
+        try:
+            found.append((nth, rewriting.rewrite(event)))
+        except ClashingName:
+            batch.note(nth, "failed", CLASHES)
+        except UnnamedBank:
+            # The marker of a thing that never came here has nothing to mark.
+            if event.erased:
+                batch.counts["skippedErased"] += 1
+            else:
+                batch.note(nth, "parked", UNNAMED)
     return found
 
 
@@ -408,5 +463,5 @@ def _is_erased(event: ReadEvent, ended: Mapping[UUID, datetime]) -> bool:
 
 
 def _refuse_failed(batch: _Batch) -> SnapshotRefused:
-    first = batch.problems[0]
+    first = min((one for one in batch.problems if one.counter == "failed"), key=lambda one: one.event)
     return SnapshotRefused(f"event {first.event} failed ({first.reason}); nothing after it was taken")

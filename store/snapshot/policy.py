@@ -117,6 +117,7 @@ TABLES: Mapping[str, TablePolicy] = MappingProxyType(
             "audit_event_t",
             "call_audit_t",
             "snapshot_t",
+            "imported_id_t",
             "afterturn_cluster",
             "afterturn_console_session",
             "afterturn_gate",

@@ -43,6 +43,7 @@ class SnapshotRow:
     dry_run: bool = False
     source: UUID | None = None
     source_host: UUID | None = None
+    mapping: UUID | None = None
     keeps_digests: bool = False
     status: str = RUNNING
     xid: str | None = None
@@ -66,6 +67,7 @@ async def insert_row(connection: AsyncConnection, row: SnapshotRow) -> None:
         "dry_run": row.dry_run,
         "source_id": row.source,
         "source_host": row.source_host,
+        "mapping_id": row.mapping,
         "keeps_digests": row.keeps_digests,
         "xid": row.xid and int(row.xid),
         "head": row.head,
@@ -94,6 +96,7 @@ async def find_unfinished(connection: AsyncConnection, row: SnapshotRow) -> Snap
         _ROW.status != DONE,
         _ROW.source_id == row.source,
         _ROW.dry_run == row.dry_run,
+        _ROW.mapping_id.is_not_distinct_from(row.mapping),
     )
     found = (await connection.execute(query.order_by(_ROW.started_at.desc()).limit(1))).one_or_none()
     return None if found is None else _build_row(found)
@@ -156,6 +159,7 @@ def _build_row(found: Row[Any]) -> SnapshotRow:
         dry_run=found.dry_run,
         source=found.source_id,
         source_host=found.source_host,
+        mapping=found.mapping_id,
         keeps_digests=found.keeps_digests,
         status=found.status,
         xid=found.xid,

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest_asyncio
 from pydantic import SecretStr
 from sqlalchemy import Executable
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.ledger.ledger import Ledger
@@ -17,7 +18,7 @@ from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
 from store.tenancy.gateway_targets import GatewayTarget
 from tests.patience import BLOCKED, until
-from tests.servers import TestPostgres
+from tests.servers import TestPostgres, TestValkey
 from tests.watched import Watched
 from tests.workers.targets import hand_to
 
@@ -116,3 +117,13 @@ async def world(fresh_database: TestPostgres) -> AsyncIterator[World]:
 
 def turn_uuid(session: str, turn: str, bank: str = "default") -> UUID:
     return identity.turn_id(identity.session_id(identity.bank_id(HOST, bank), session), turn)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def elsewhere(servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection) -> AsyncIterator[World]:
+    """Another database with the same tenant, empty."""
+    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
+    opened = await open_world(database)
+    yield opened
+    await opened.database.close()
+    await database.drop(by=administrator)

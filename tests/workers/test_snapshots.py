@@ -1,14 +1,11 @@
 """A snapshot of a tenant, written out and taken in elsewhere."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
 
 import orjson
 import pytest
-import pytest_asyncio
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import QuotaExceeded, ResourceBusy, SnapshotRefused, TurnConflict
@@ -17,63 +14,11 @@ from store.memory.units import Units
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.replay import verify_log
-from store.snapshot.exporting import ExportRequest, Exports
 from store.snapshot.importing import ImportRequest, Imports
 from store.snapshot.policy import Part
-from store.snapshot.rows import SnapshotRow
-from tests.servers import TestPostgres, TestValkey
-from tests.workers.conftest import HOST, World, dialogue, now, open_world
+from tests.workers.conftest import HOST, World, dialogue, now
+from tests.workers.snapshot_worlds import EVERYTHING, export, fill, take, verified
 from tests.workers.stages import Crew, KnownEmbedder
-
-EVERYTHING = frozenset(Part)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def elsewhere(servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection) -> AsyncIterator[World]:
-    """The same tenant on another database, empty."""
-    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
-    opened = await open_world(database)
-    yield opened
-    await opened.database.close()
-    await database.drop(by=administrator)
-
-
-async def export(world: World, parts: frozenset[Part] = EVERYTHING, limit: int = 7, **asked: object) -> list[str]:
-    """Every event of an export, as JSON texts."""
-    exports = Exports(world.database, now)
-    row = await exports.begin(HOST, ExportRequest(parts, "test", **asked))  # type: ignore[arg-type]
-    found = list[str]()
-    while row.status != "done":
-        page = await exports.read_page(HOST, row.snapshot_id, row.place, limit)
-        found += page.events
-        row = page.row
-    return found
-
-
-async def take(world: World, events: list[str], batch: int = 11, **asked: object) -> SnapshotRow:
-    """Take these events in, and finish."""
-    imports = Imports(world.database, now)
-    row = await imports.begin(HOST, ImportRequest(EVERYTHING, "test", uuid4(), HOST, **asked))  # type: ignore[arg-type]
-    for first in range(0, len(events), batch):
-        lines = [orjson.loads(one) for one in events[first : first + batch]]
-        row = (await imports.take(HOST, row.snapshot_id, first, lines)).row
-    while row.status != "done":
-        row = await imports.finish(HOST, row.snapshot_id, len(events))
-    return row
-
-
-async def fill(world: World) -> None:
-    for n, home in enumerate(("Kyoto", "Lisbon", "Porto")):
-        words = f"My name is Karl Berger. I live in {home}. Karl and Ann Moore met in {home}."
-        await world.append("s", f"t{n}", messages=dialogue(words, f"Ann Moore likes {home}."), gateway=False)
-    await Crew(world).drain()
-
-
-async def verified(world: World) -> list[str]:
-    report = await verify_log(world.postgres.owner_url)
-    assert report.equal
-    return [one.name for one in report.derived if not one.equal]
 
 
 @pytest.mark.law("L5")

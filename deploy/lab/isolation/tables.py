@@ -18,6 +18,7 @@ MAY_BE_EMPTY = {
     "claim_t": "work in flight",
     "gateway_target_t": "set by operators; where turns are handed to, no words of a tenant's",
     "forgotten_unit_t": "work to do, of units that ended",
+    "imported_id_t": "only of imports from another tenant; pairs of ids, no words of anybody's",
     "open_turn_t": "for an hour, behind tokens of memory_run_turn, which is off by default",
     "pruned_turns_t": "counts, after the ledger was pruned",
     "quota_t": "limits, set by operators; numbers alone",

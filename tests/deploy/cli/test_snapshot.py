@@ -1,5 +1,6 @@
 """`afterturn snapshot`: a file that goes on where it was interrupted, checked before anything is written."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -9,8 +10,11 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
+from typer.testing import CliRunner
 
+from deploy.cli.app import build_cli
 from deploy.cli.compression import zstd
+from deploy.components.bootstrap import HOST
 from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
 from tests.servers import TestPostgres, TestValkey
 
@@ -95,3 +99,60 @@ async def test_a_file_that_is_cut_off_is_refused_before_anything_is_written(
     refused = await elsewhere.run("snapshot", "import", str(file))
     assert refused.exit_code == 2, refused.stderr
     assert (await elsewhere.answer("snapshot", "list"))["snapshots"] == []
+
+
+async def test_a_snapshot_of_another_tenant_is_taken_in_where_it_is_named_with_its_rules(
+    busy: Busy, elsewhere: Operated, tmp_path: Path
+) -> None:
+    await busy.append(("monday", "1"), ("tuesday", "1"))
+    file, rules = tmp_path / "all.jsonl", tmp_path / "rules.json"
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    refused = await elsewhere.run("snapshot", "import", str(file), "--host", "acme")
+    assert (refused.exit_code, "--from" in refused.stderr) == (1, True), refused.stderr
+    other = await elsewhere.run("snapshot", "import", str(file), "--host", "acme", "--from", "somebody")
+    assert other.exit_code == 1
+    rules.write_text('{"field": "bankName"}')
+    unread = await elsewhere.run("snapshot", "import", str(file), "--host", "acme", "--rules", str(rules))
+    assert (unread.exit_code, "JSON list" in unread.stderr) == (2, True)
+    rules.write_text('[{"field": "content", "from": "a", "to": "b"}]')
+    asked = ("snapshot", "import", str(file), "--host", "acme", "--from", HOST, "--rules", str(rules))
+    content = await elsewhere.run(*asked)
+    assert (content.exit_code, "content is never replaced" in content.stderr) == (1, True), content.stderr
+    rules.write_text('[{"field": "sessionName", "from": "monday", "to": "first"}]')
+    taken = await elsewhere.answer(*asked, "--batch-size", "3")
+    assert taken["counts"]["imported"] == taken["counts"]["total"] > 6
+    again = await elsewhere.answer(*asked)
+    assert again["counts"]["skippedExactDuplicate"] == again["counts"]["total"]
+    own = tmp_path / "own.jsonl"
+    await elsewhere.answer("snapshot", "export", str(own), "--host", "acme", *BOTH)
+    names = {one["data"].get("sessionName") for one in lines_of(own)[1:-1]}  # type: ignore[attr-defined]
+    assert names - {None} == {"first", "tuesday"}
+    assert SECRET in own.read_text()
+
+
+async def test_converting_there_and_back_gives_the_same_bytes_each_time_and_is_taken_in(
+    busy: Busy, elsewhere: Operated, tmp_path: Path
+) -> None:
+    await busy.append(("monday", "1"), ("tuesday", "1"))
+    file = tmp_path / "all.jsonl.gz"
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    portals, backs = [tmp_path / f"portal{n}.json" for n in (1, 2)], [tmp_path / f"back{n}.jsonl.gz" for n in (1, 2)]
+    for portal, back in zip(portals, backs, strict=True):
+        told = await convert(str(file), str(portal))
+        assert told["counts"]["events"] == len(lines_of(file)) - 2 == len(json.loads(portal.read_bytes()))
+        await convert(str(portal), str(back), "--host", "acme")
+    for one, two in (portals, backs):
+        assert one.read_bytes() == two.read_bytes()
+    taken = await elsewhere.answer("snapshot", "import", str(backs[0]), "--host", "acme")
+    assert taken["counts"]["imported"] == taken["counts"]["total"] == len(lines_of(backs[0])) - 2 > 4
+    (tmp_path / "other.json").write_text("{}")
+    refused = CliRunner().invoke(build_cli("snapshot"), ["snapshot", "convert", str(tmp_path / "other.json"), "x.json"])
+    assert (refused.exit_code, "no `tables`" in refused.stderr) == (2, True), refused.stderr
+
+
+async def convert(*arguments: str) -> dict[str, dict[str, int]]:
+    """Convert a file; the command needs no stack."""
+    command = ["snapshot", "convert", *arguments, "--json"]
+    result = await asyncio.to_thread(CliRunner().invoke, build_cli("snapshot"), command)
+    assert result.exit_code == 0, result.stderr
+    return dict(json.loads(result.stdout))

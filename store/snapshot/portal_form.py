@@ -1,0 +1,313 @@
+"""The form in which light-portal exports and imports memory: to ours, and from it. Pure; twice gives the same bytes.
+
+Theirs is one JSON document: an array of CloudEvents, as its importer reads, or the rows of its tables, as its exporter
+writes (`{"sourceHostId": ..., "tables": {name: {"rows": [...]}}}`, columns in camelCase). Ours is the log's events.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from store.backfill.conversion import BANK, NO_TIME, TABLES, BankPlace, Row, SourceTable, convert_row, place_bank
+from store.errors import InvalidEvent, SnapshotRefused
+from store.identity import digest_name
+from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType
+from store.snapshot.events import ReadEvent, UnreadableEvent, build_cloud_event, read_event
+from store.snapshot.policy import Fate, find_policy
+from store.text.redaction import Redaction
+
+#: Characters of a bank's name in the platform's table.
+BANK_NAME = 126
+#: Events that wait behind a history for the texts of its messages, which follow it in the log.
+MOST_WAITING = 5000
+#: Refused rows that are named.
+MOST_NAMED = 20
+
+#: Data fields that each aggregate's events have in the platform's form.
+KEPT: Mapping[Aggregate, frozenset[str]] = MappingProxyType(
+    {
+        Aggregate.BANK: frozenset({"agentDefId", "userId", "bankName", "disposition", "background"}),
+        Aggregate.DOC: frozenset({"docId", "originalText", "contentHash"}),
+        Aggregate.UNIT: frozenset(
+            (
+                *("unitId", "docId", "content", "context", "factType", "metadata", "proofCount", "sourceMemoryIds"),
+                *("eventDate", "occurredStart", "occurredEnd", "mentionedAt"),
+            )
+        ),
+        Aggregate.ENTITY: frozenset({"entityId", "userId", "canonicalName", "metadata"}),
+        Aggregate.UNIT_ENTITY: frozenset({"unitId", "entityId"}),
+        Aggregate.LINK: frozenset({"fromUnitId", "toUnitId", "linkType", "weight"}),
+        Aggregate.DIRECTIVE: frozenset({"directiveId", "name", "content", "priority"}),
+        Aggregate.REFLECTION: frozenset({"reflectionId", "content"}),
+        Aggregate.SESSION: frozenset({"sessionId", "messages", "metadata"}),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A data field that the platform's form has no place for: of which aggregates, and what follows from that."""
+
+    name: str
+    of: tuple[Aggregate, ...]
+    why: str
+
+
+_A = Aggregate
+#: What is lost on the way to the platform's form.
+DROPPED: Sequence[Dropped] = (
+    Dropped("expiresAt", (_A.BANK, _A.UNIT), "nothing expires there"),
+    Dropped("sessionName", (_A.UNIT, _A.SESSION), "a session is its id"),
+    Dropped("turnName", (_A.UNIT, _A.SESSION), "there are no turns"),
+    Dropped("turnId", (_A.UNIT, _A.SESSION), "there are no turns"),
+    Dropped("bodyDigest", (_A.SESSION,), "there are no turns"),
+    Dropped("sessionId", (_A.UNIT,), "the history names the session"),
+    Dropped("ordinal", (_A.UNIT,), "the place of a message in its turn"),
+    Dropped("sequence", (_A.UNIT,), "the place of a message in its session"),
+    Dropped("role", (_A.UNIT,), "who speaks; messages of a history keep it"),
+    Dropped(
+        "name", (_A.UNIT, _A.UNIT_ENTITY), "the speaker's name, which messages of a history keep; that of a mention"
+    ),
+    Dropped("parts", (_A.UNIT,), "content parts; the text stays"),
+    Dropped("origin", (_A.UNIT,), "messages, facts, pieces of documents and memories are units alike"),
+    Dropped("userName", (_A.UNIT,), "the caller's own id of a user; the derived id stays"),
+    Dropped("agentDefId", (_A.UNIT, _A.DOC), "the agent that wrote it"),
+    Dropped("laidDownBy", (_A.DIRECTIVE,), "the author"),
+    Dropped("keptFrom", (_A.SESSION,), "a summary replaces the whole history there"),
+    Dropped("title", (_A.DOC,), "the text stays; pieces of the document keep the title as their context"),
+    Dropped("metadata", (_A.DOC,), "documents have none there"),
+    Dropped("occurredAt", (_A.DOC,), "pieces of the document keep it as their date"),
+    Dropped("sourceMemoryIds", (_A.REFLECTION,), "what a reflection was drawn from"),
+    Dropped("bytes", (_A.DOC, _A.UNIT, _A.LINK, _A.DIRECTIVE), "what quotas were charged"),
+    Dropped("embeddingModel", (_A.UNIT, _A.LINK, _A.REFLECTION), "vectors are made anew"),
+    Dropped("extractor", (_A.UNIT_ENTITY,), "which rules found a mention"),
+    Dropped("mentions", (_A.UNIT_ENTITY,), "how often a unit names an entity"),
+    Dropped("place", (_A.UNIT_ENTITY,), "where it does so first"),
+    Dropped("spans", (_A.UNIT_ENTITY,), "where it does so"),
+    Dropped("kind", (_A.UNIT_ENTITY,), "the kind of a mention"),
+)
+
+
+@dataclass
+class Conversion:
+    """What a conversion did: counts by name, and the first rows that were refused, by table and number."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    named: list[str] = field(default_factory=list)
+
+    def refuse(self, what: str, why: str) -> None:
+        """Count something that was refused, and name it."""
+        self.counts["refused"] += 1
+        if len(self.named) < MOST_NAMED:
+            self.named.append(f"{what}: {why}")
+
+
+# Ours to theirs ----------------------------------------------------------------------------------------------------
+
+
+def to_portal(events: Iterable[Mapping[str, Any]], done: Conversion) -> Iterator[dict[str, Any]]:
+    """Yield events of a snapshot in the platform's form, in their order; count what has no place in it.
+
+    Markers of erased events are left out. A history's messages get their texts, which follow it as units.
+    """
+    waiting, texts = deque[dict[str, Any]](), dict[str, Any]()
+    wanted = set[str]()
+    for event in events:
+        data = event.get("data")
+        if not isinstance(data, Mapping) or event.get("type") not in set(EventType):
+            raise SnapshotRefused("the snapshot holds a line that is no event of this log: export again")
+        if data.get("erased") is True:
+            done.counts["erased"] += 1
+            continue
+        if "unitId" in data and data["unitId"] in wanted and "content" in data:
+            texts[data["unitId"]] = data["content"]
+            wanted.discard(data["unitId"])
+        wanted.update(one["unitId"] for one in data.get("messages") or () if one.get("unitId"))
+        waiting.append(dict(event))
+        if not wanted or len(waiting) > MOST_WAITING:
+            yield from (_to_portal(one, texts, done) for one in waiting)
+            waiting.clear()
+            texts.clear()
+            wanted.clear()
+    yield from (_to_portal(one, texts, done) for one in waiting)
+
+
+def _to_portal(event: Mapping[str, Any], texts: Mapping[str, Any], done: Conversion) -> dict[str, Any]:
+    aggregate = EVENTS[EventType(event["type"])].aggregate
+    kept = KEPT[aggregate] | COLUMNS
+    data = {name: value for name, value in event["data"].items() if name in kept}
+    done.counts["events"] += 1
+    done.counts.update(f"dropped.{name}" for name in event["data"] if name not in kept)
+    if len(str(data.get("bankName", ""))) > BANK_NAME:
+        data["bankName"] = digest_name(data["bankName"])
+    if "messages" in data:
+        told = [_tell_message(one, texts) for one in data["messages"] if not one.get("erased")]
+        data["messages"] = [one for one in told if "content" in one]
+        done.counts["dropped.messages"] += len(told) - len(data["messages"])
+    return {
+        **{name: event[name] for name in ("specversion", "id", "source", "type", "subject", "time") if name in event},
+        "datacontenttype": "application/json",
+        "host": event["host"],
+        "user": event["user"],
+        # As text, as the platform's own converter writes it.
+        "nonce": str(event.get("nonce", 0)),
+        "aggregatetype": aggregate.value,
+        "aggregateversion": event["aggregateversion"],
+        "data": data,
+    }
+
+
+def _tell_message(message: Mapping[str, Any], texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with its text; without one where the snapshot does not hold the unit that has it."""
+    told = {name: message[name] for name in ("role", "name", "timestamp", "content") if message.get(name) is not None}
+    return told | ({"content": texts[message["unitId"]]} if message.get("unitId") in texts else {})
+
+
+# Theirs to ours ----------------------------------------------------------------------------------------------------
+
+
+def from_portal(document: Any, host: UUID, redaction: Redaction, done: Conversion) -> list[dict[str, Any]]:
+    """Return the platform's export as events of the tenant `host`, parents first; count what is left out.
+
+    Raises SnapshotRefused for a document of another form.
+    """
+    tables = _fold_events(document, done) if isinstance(document, list) else _read_tables(document, done)
+    events, places = list[dict[str, Any]](), dict[UUID, BankPlace]()
+    taken = {source.name: set[tuple[Any, ...]]() for source in TABLES}
+    for source in TABLES:
+        for nth, row in enumerate(tables.get(source.name, ()), 1):
+            event = _convert_one(source, row, f"{source.name} row {nth}", (places, taken, host, redaction), done)
+            if event is not None:
+                events.append(event)
+                taken[source.name].add(source.key(_parse_row(source, row)))
+    done.counts["events"] += len(events)
+    return [build_cloud_event(event, host, nth) for nth, event in enumerate(events, 1)]
+
+
+_State = tuple[dict[UUID, BankPlace], Mapping[str, set[tuple[Any, ...]]], UUID, Redaction]
+
+
+def _convert_one(
+    source: SourceTable, told: Mapping[str, Any], what: str, state: _State, done: Conversion
+) -> dict[str, Any] | None:
+    places, taken, host, redaction = state
+    try:
+        row = _parse_row(source, told)
+    except (KeyError, TypeError, ValueError):
+        done.refuse(what, "an id, a time or a version is missing, or none")
+        return None
+    if row["active"] is False:
+        done.counts["inactive"] += 1
+        return None
+    if source.name == BANK:
+        places[row["bank_id"]] = place_bank(host, row)
+    of = [(BANK, (row["bank_id"],)), *((t, (row["bank_id"], row[c])) for c, t in source.parents.items() if row[c])]
+    if source.name != BANK and not all(key in taken[table] for table, key in of):
+        done.counts["orphaned"] += 1
+        return None
+    try:
+        return convert_row(source, row, places[row["bank_id"]], redaction)
+    except InvalidEvent as error:
+        done.refuse(what, str(error))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        done.refuse(what, "a column is missing, or of another kind")
+    return None
+
+
+_TIMES = frozenset({"event_date", "occurred_start", "occurred_end", "mentioned_at", "update_ts"})
+
+
+def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
+    """Return a row by its columns, with ids and times parsed; what the row lacks is null."""
+    ids = [name for name in source.keys if name.endswith("_id")]
+    names = (*source.keys, *source.columns, "aggregate_version", "active", "update_ts")
+    row = {name: told.get(_camel(name)) for name in names}
+    for name in (*ids, *source.parents, "agent_def_id", "user_id"):
+        if row.get(name) is not None:
+            row[name] = UUID(str(row[name]))
+    if any(row[name] is None for name in source.keys):
+        raise ValueError
+    for name in _TIMES & row.keys():
+        if row[name] is not None:
+            row[name] = _parse_time(row[name])
+    row["aggregate_version"] = int(row["aggregate_version"] or 1)
+    return row
+
+
+def _parse_time(told: Any) -> datetime:
+    at = datetime.fromisoformat(str(told))
+    if at.tzinfo is None:
+        raise ValueError
+    return at
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(one.capitalize() for one in rest)
+
+
+def _read_tables(document: Any, done: Conversion) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    tables = document.get("tables") if isinstance(document, Mapping) else None
+    if not isinstance(tables, Mapping):
+        raise SnapshotRefused("this is no export of the platform: it has no `tables`, and is no array of events")
+    known = {source.name for source in TABLES}
+    found = dict[str, Sequence[Mapping[str, Any]]]()
+    for name, table in tables.items():
+        rows = table.get("rows") if isinstance(table, Mapping) else None
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise SnapshotRefused(f"the table {name!r} of this export has no list `rows` of objects")
+        if name in known:
+            found[name] = sorted(rows, key=lambda row: [str(row.get(_camel(key))) for key in _KEYS[name]])
+        elif _is_left_out(str(name)):
+            done.counts["leftOut"] += len(rows)
+        else:
+            raise SnapshotRefused(f"this export has a table {name!r}, which no policy names")
+    return found
+
+
+_KEYS: Mapping[str, Sequence[str]] = {source.name: source.keys for source in TABLES}
+
+
+def _is_left_out(name: str) -> bool:
+    try:
+        return find_policy(name).fate is not Fate.EVENTS
+    except KeyError:
+        return False
+
+
+def _fold_events(events: Sequence[Any], done: Conversion) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return the rows that the platform's events make: the last version of each, in the order of their keys."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {source.name: {} for source in TABLES}
+    read = list[ReadEvent]()
+    for nth, line in enumerate(events, 1):
+        try:
+            host = UUID(str(line["host"])) if isinstance(line, Mapping) else UUID(int=0)
+            read.append(read_event(line, host))
+        except (KeyError, ValueError, UnreadableEvent) as error:
+            done.refuse(f"event {nth}", str(error) if isinstance(error, UnreadableEvent) else "host: must be a UUID")
+    for event in sorted(read, key=lambda one: one.version):
+        _apply_event(rows, event)
+    return {name: [one for _, one in sorted(of.items())] for name, of in rows.items()}
+
+
+def _apply_event(rows: Mapping[str, dict[str, dict[str, Any]]], event: ReadEvent) -> None:
+    spec = EVENTS[EventType(event.offer["type"])]
+    of = rows[AGGREGATES[spec.aggregate].table]
+    before = of.get(event.subject, {})
+    data: dict[str, Any] = dict(event.data)
+    if event.offer["type"] == EventType.SESSION_APPENDED:
+        data["messages"] = [*before.get("messages", ()), *data.get("messages", ())]
+    ended = spec.ends or event.erased
+    # An Updated event carries the whole state; those of a history carry what is new.
+    kept = before | data if ended or spec.aggregate is Aggregate.SESSION else data
+    told = {"bankId": str(event.bank), "aggregateVersion": event.version, "active": not ended}
+    of[event.subject] = {**kept, **told, "updateTs": event.at.isoformat()}
+
+
+def newest_time(events: Iterable[Mapping[str, Any]]) -> datetime:
+    """Return the time of the newest event, by which a converted file says when it was made."""
+    return max((datetime.fromisoformat(one["time"]) for one in events), default=NO_TIME)

@@ -1,0 +1,212 @@
+"""light-portal's form of an export: what becomes of each table and field, and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from store import identity
+from store.errors import SnapshotRefused
+from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType, aggregate_id
+from store.snapshot.events import read_event
+from store.snapshot.portal_form import DROPPED, KEPT, MOST_WAITING, Conversion, from_portal, to_portal
+from store.text.redaction import Redaction
+
+HOST, THEIRS = identity.host_id("acme"), UUID("01964b05-552a-7c4b-9184-6857e7f3dc5f")
+BANK, DOC, UNIT, OTHER, ENTITY, SESSION = (UUID(int=n) for n in range(1, 7))
+AT = "2026-03-01T12:00:00+00:00"
+PAGE = (Path(__file__).parents[3] / "docs/snapshots.md").read_text(encoding="utf-8")
+
+
+def rows(**more: list[dict[str, Any]]) -> dict[str, Any]:
+    """An export of the platform's tables, children before their parents."""
+    of = {"bankId": str(BANK), "hostId": str(THEIRS), "updateTs": AT, "active": True}
+    unit = {**of, "content": "Ann Moore lives in Porto.", "factType": "world", "eventDate": AT, "embedding": [0.1]}
+    tables = {
+        "agent_memory_link_t": [
+            {**of, "fromUnitId": str(UNIT), "toUnitId": str(OTHER), "linkType": "semantic", "weight": 0.5}
+        ],
+        "agent_memory_unit_entity_t": [{"bankId": str(BANK), "unitId": str(UNIT), "entityId": str(ENTITY)}],
+        "agent_memory_entity_t": [{**of, "entityId": str(ENTITY), "canonicalName": "Ann Moore", "metadata": {}}],
+        "agent_memory_unit_t": [
+            {**unit, "unitId": str(OTHER), "docId": str(DOC)},
+            {**unit, "unitId": str(UNIT), "aggregateVersion": 7},
+        ],
+        "agent_memory_doc_t": [{**of, "docId": str(DOC), "originalText": "Ann Moore lives in Porto."}],
+        "agent_session_history_t": [
+            {**of, "sessionId": str(SESSION), "messages": [{"role": "user", "content": "Hello."}], "metadata": {}}
+        ],
+        "agent_memory_entity_cooccur_t": [{**of, "entityId1": str(ENTITY), "entityId2": str(UUID(int=9))}],
+        "agent_memory_bank_t": [{**of, "bankName": "notes", "disposition": {"empathy": 4}, "aggregateVersion": 3}],
+        **more,
+    }
+    return {"sourceHostId": str(THEIRS), "tables": {name: {"rows": found} for name, found in tables.items()}}
+
+
+def convert(document: Any, redaction: Redaction = Redaction.KEYS) -> tuple[list[dict[str, Any]], Conversion]:
+    done = Conversion()
+    return from_portal(document, HOST, redaction, done), done
+
+
+def test_rows_become_events_of_this_tenant_parents_first_with_their_versions() -> None:
+    events, done = convert(rows())
+    assert [one["aggregatetype"] for one in events] == [
+        *("AgentMemoryBank", "AgentMemoryDoc", "AgentMemoryUnit", "AgentMemoryUnit", "AgentMemoryEntity"),
+        *("AgentMemoryUnitEntity", "AgentMemoryLink", "AgentSessionHistory"),
+    ]
+    assert (done.counts["events"], done.counts["leftOut"], done.named) == (8, 1, [])
+    assert {one["data"].get("unitId"): one["aggregateversion"] for one in events[2:4]} == {str(UNIT): 7, str(OTHER): 1}
+    for one in events:
+        assert read_event(one, HOST).subject == one["subject"]
+    assert "embedding" not in json.dumps(events)
+
+
+def test_converting_twice_gives_the_same_whatever_the_order_of_the_rows() -> None:
+    document, turned = rows(), rows()
+    turned["tables"]["agent_memory_unit_t"]["rows"].reverse()
+    assert json.dumps(convert(document)[0]) == json.dumps(convert(turned)[0]) == json.dumps(convert(document)[0])
+
+
+def test_ended_rows_and_their_children_stay_behind_and_broken_ones_are_named() -> None:
+    ended = rows()
+    ended["tables"]["agent_memory_unit_t"]["rows"][1]["active"] = False
+    ended["tables"]["agent_memory_doc_t"]["rows"][0]["docId"] = "none"
+    ended["tables"]["agent_session_history_t"]["rows"][0]["updateTs"] = "yesterday"
+    events, done = convert(ended)
+    assert [one["aggregatetype"] for one in events] == ["AgentMemoryBank", "AgentMemoryEntity"]
+    assert (done.counts["inactive"], done.counts["orphaned"], done.counts["refused"]) == (1, 3, 2)
+    assert [one.split(":")[0] for one in done.named] == ["agent_memory_doc_t row 1", "agent_session_history_t row 1"]
+
+
+def test_secrets_in_texts_are_replaced() -> None:
+    told = rows()
+    key = "sk-" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    told["tables"]["agent_memory_unit_t"]["rows"][0]["content"] = f"The key is {key}"
+    assert key not in json.dumps(convert(told)[0])
+    assert key in json.dumps(convert(told, Redaction.OFF)[0])
+
+
+@pytest.mark.parametrize(
+    "document, why",
+    [
+        ({}, "no `tables`"),
+        ("x", "no `tables`"),
+        ({"tables": {"agent_memory_bank_t": []}}, "no list `rows`"),
+        ({"tables": {"agent_memory_bank_t": {"rows": [1]}}}, "no list `rows`"),
+        ({"tables": {"user_t": {"rows": []}}}, "'user_t'"),
+    ],
+)
+def test_another_document_is_refused(document: Any, why: str) -> None:
+    with pytest.raises(SnapshotRefused, match=why):
+        convert(document)
+
+
+def test_an_empty_export_is_an_empty_snapshot() -> None:
+    assert convert({"tables": {}})[0] == convert([])[0] == []
+
+
+def event(kind: EventType, version: int = 1, **data: Any) -> dict[str, Any]:
+    spec = EVENTS[kind]
+    ids = [data[name] for name in AGGREGATES[spec.aggregate].ids]
+    return {
+        "specversion": "1.0",
+        "id": str(uuid4()),
+        "source": "/afterturn",
+        "type": kind.value,
+        "subject": aggregate_id(HOST, BANK, *ids),
+        "time": AT,
+        "host": str(HOST),
+        "user": str(uuid4()),
+        "nonce": 12,
+        "aggregatetype": spec.aggregate.value,
+        "aggregateversion": version,
+        "data": {"hostId": str(HOST), "bankId": str(BANK), **data},
+        "laidDown": "an extension",
+    }
+
+
+def messages(*units: UUID) -> list[dict[str, Any]]:
+    return [{"unitId": str(one), "role": "user", "timestamp": AT} for one in units]
+
+
+def unit(of: UUID, content: str, version: int = 1) -> dict[str, Any]:
+    more = {"turnName": "t", "sessionName": "s", "parts": "[]", "expiresAt": AT, "origin": "message"}
+    kind = EventType.UNIT_RETAINED if version == 1 else EventType.UNIT_UPDATED
+    return event(kind, version, unitId=str(of), content=content, eventDate=AT, factType="experience", **more)
+
+
+def portal(*events: dict[str, Any]) -> tuple[list[dict[str, Any]], Conversion]:
+    done = Conversion()
+    return [*to_portal(events, done)], done
+
+
+def test_events_keep_their_order_ids_and_versions_and_lose_what_has_no_place_there() -> None:
+    long = "n" * 200
+    bank = event(EventType.BANK_CREATED, bankName=long, expiresAt=AT)
+    appended = event(
+        EventType.SESSION_APPENDED, 2, sessionId=str(SESSION), messages=messages(UNIT, OTHER), turnName="t"
+    )
+    erased = event(EventType.UNIT_DELETED, 3, unitId=str(UNIT), erased=True)
+    given = [bank, appended, unit(UNIT, "Hello."), unit(OTHER, "Good day."), unit(UNIT, "Hi.", 2), erased]
+    told, done = portal(*given)
+    assert [one["id"] for one in told] == [one["id"] for one in given[:-1]]
+    assert [one["aggregateversion"] for one in told] == [1, 2, 1, 1, 2]
+    assert [(one["role"], one["content"]) for one in told[1]["data"]["messages"]] == [
+        ("user", "Hello."),
+        ("user", "Good day."),
+    ]
+    assert len(told[0]["data"]["bankName"]) <= 126
+    assert done.counts["erased"] == 1
+    assert done.counts["dropped.turnName"] == 4
+    assert all(one["data"].keys() <= KEPT[Aggregate(one["aggregatetype"])] | COLUMNS for one in told)
+    assert not any("laidDown" in one for one in told)
+
+
+def test_a_message_whose_unit_is_not_in_the_snapshot_is_left_out_and_counted() -> None:
+    appended = event(EventType.SESSION_APPENDED, 2, sessionId=str(SESSION), messages=messages(UNIT))
+    others = [unit(UUID(int=100 + n), "x") for n in range(MOST_WAITING + 1)]
+    told, done = portal(appended, *others)
+    assert told[0]["data"]["messages"] == []
+    assert done.counts["dropped.messages"] == 1
+    assert len(told) == len(others) + 1
+
+
+def test_what_the_platform_gets_it_may_send_back() -> None:
+    given = [
+        event(EventType.BANK_CREATED, bankName="notes"),
+        event(EventType.SESSION_CREATED, sessionId=str(SESSION)),
+        event(EventType.SESSION_APPENDED, 2, sessionId=str(SESSION), messages=messages(UNIT)),
+        unit(UNIT, "Hello."),
+        event(EventType.SESSION_APPENDED, 3, sessionId=str(SESSION), messages=[{"role": "user", "content": "More."}]),
+        unit(UNIT, "Hi.", 2),
+        unit(OTHER, "Good day."),
+        event(EventType.UNIT_DELETED, 2, unitId=str(OTHER)),
+    ]
+    told, _ = portal(*given)
+    back, done = convert([*told, {"type": "AgentMemoryCreatedEvent"}, 7])
+    assert [(one["aggregatetype"], one["aggregateversion"]) for one in back] == [
+        ("AgentMemoryBank", 1),
+        ("AgentMemoryUnit", 2),
+        ("AgentSessionHistory", 3),
+    ]
+    assert back[1]["data"]["content"] == "Hi."
+    assert [one["content"] for one in back[2]["data"]["messages"]] == ["Hello.", "More."]
+    assert (done.counts["inactive"], done.counts["refused"]) == (1, 2)
+
+
+@pytest.mark.parametrize("aggregate", Aggregate)
+def test_every_field_of_every_event_is_kept_or_dropped(aggregate: Aggregate) -> None:
+    models: set[type[BaseModel]] = {spec.model for spec in EVENTS.values() if spec.aggregate is aggregate}
+    fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    dropped = {one.name for one in DROPPED if aggregate in one.of}
+    assert fields - COLUMNS == KEPT[aggregate] | dropped
+    assert not KEPT[aggregate] & dropped
+
+
+def test_the_page_names_all_that_is_dropped() -> None:
+    for one in DROPPED:
+        of = ", ".join(AGGREGATES[aggregate].table for aggregate in one.of)
+        assert f"| `{one.name}` | {of} | {one.why} |" in PAGE
