@@ -61,7 +61,9 @@ TenantOption = Annotated[str, typer.Option("--host", metavar="NAME", help="The t
 def export_command(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="The file to write; `.gz` and `.zst` are compressed."),
+        typer.Argument(
+            metavar="FILE", help="The file to write; `.gz` and `.zst` are compressed; - for standard output."
+        ),
     ],
     *,
     include: Annotated[
@@ -95,13 +97,13 @@ def export_command(
     """
     api = OperatorApi(find_running_stack(data))
     asked = {"include": include or [], "mask": mask, "override": override, "digest_key": digest_key}
-    with _exit_on_unusable_file():
-        check_name(file)
-        snapshot = _export(api, file, {"tenant": host, **asked, **({"banks": bank} if bank else {})})
+    with _exit_on_unusable_file(), _named_output(file, as_json=as_json) as named:
+        snapshot = _export(api, named, {"tenant": host, **asked, **({"banks": bank} if bank else {})})
     if as_json:
         print_json(as_api_json(snapshot))
         return
-    _print_snapshot(snapshot)
+    if named == file:
+        _print_snapshot(snapshot)
     if not snapshot.parts:
         print_notice("no part was named, so the file holds no content: --include agent_memory")
 
@@ -163,7 +165,10 @@ def convert_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A snapshot, or an export of light-portal; - for standard input.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; `.gz` and `.zst` are compressed.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="The file to write, as that of an export; - for standard output."),
+    ],
     *,
     host: Annotated[str, typer.Option("--host", metavar="NAME", help="The tenant that light-portal's rows become.")] = (
         HOST
@@ -184,11 +189,10 @@ def convert_command(
     **Example:** `afterturn snapshot convert portal.json acme.jsonl.gz --host acme`
     """
     done = Conversion()
-    with _exit_on_unusable_file(), _named_file(file) as named:
-        check_name(out)
+    with _exit_on_unusable_file(), _named_file(file) as named, _named_output(out, as_json=as_json) as written:
         with open_snapshot(named) as lines:
             document = read_document(lines)
-        unfinished = UnfinishedFile(out)
+        unfinished = UnfinishedFile(written)
         unfinished.discard()
         try:
             if document is None:
@@ -207,7 +211,7 @@ def convert_command(
         print_notice(f"[refused] {replace_unprintable(refused)}")
     if as_json:
         print_json({"counts": dict(sorted(done.counts.items()))})
-    else:
+    elif written == out:
         table = ResultTable("", "", show_header=False)
         for name, number in sorted(done.counts.items()):
             table.add_values(name, str(number))
@@ -350,6 +354,23 @@ def _exit_on_unusable_file() -> Iterator[None]:
         raise exit_with(str(error), 2) from None
     except KeyboardInterrupt:
         raise exit_with("interrupted: the same command goes on where this one ended", 130) from None
+
+
+@contextmanager
+def _named_output(file: Path, *, as_json: bool) -> Iterator[Path]:
+    """Yield the file to write; for standard output one of its own, which is written there when it is whole."""
+    if str(file) != "-":
+        check_name(file)
+        yield file
+        return
+    if as_json:
+        raise exit_with("--json and - both want the standard output: name a file", 2)
+    with tempfile.TemporaryDirectory(prefix="afterturn-") as folder:
+        kept = Path(folder) / "snapshot.jsonl"
+        yield kept
+        with kept.open("rb") as whole:
+            shutil.copyfileobj(whole, sys.stdout.buffer)
+        sys.stdout.flush()
 
 
 @contextmanager

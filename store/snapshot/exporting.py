@@ -134,9 +134,10 @@ class Exports:
             await asyncio.sleep(LOOK_S)
 
     async def read_page(self, host: UUID, snapshot: UUID, after: int, limit: int = PAGE) -> ExportedPage:
-        """Return the events after a position; with the last page the export is done.
+        """Return the events after a position; with an empty page, behind the last event, the export is done.
 
-        A page may be read again until then. Raises NotFound; SnapshotRefused for an export that is done.
+        A page may be read again until then: who asks for the next one has it. Raises NotFound; SnapshotRefused for an
+        export that is done.
         """
         async with self._database.tenant(host) as connection:
             row = await rows.read_row(connection, host, snapshot)
@@ -158,7 +159,7 @@ class Exports:
                 row.counts["erased"] += sum(one.erased for one in new)
                 row.counts.update(one.aggregate_type for one in new)
                 row.counts["counted_to"] = last
-            if whole:
+            if not found:
                 row.status = rows.DONE
                 self._maskers.pop(snapshot, None)
             await rows.save_row(connection, row, self._clock())

@@ -105,7 +105,8 @@ async def get_snapshot(request: Request, call: OperatorCall, snapshot_id: Snapsh
     "/{snapshot_id}/events",
     **describe_route(
         "Read events of an export",
-        "Returns the next events in the order of the log; the export is done with the last page.",
+        "Returns the next events in the order of the log. An empty page ends the export: the page before it can be "
+        "read again until then.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the events", (SnapshotEvents,))},
         query=EventsParameters,

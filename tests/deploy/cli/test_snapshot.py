@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +18,7 @@ from deploy.cli.app import build_cli
 from deploy.cli.compression import zstd
 from deploy.components.bootstrap import HOST
 from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
+from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 
 BOTH = ("--include", "agent_memory", "--include", "agent_session_history_t")
@@ -156,3 +159,51 @@ async def convert(*arguments: str) -> dict[str, dict[str, int]]:
     result = await asyncio.to_thread(CliRunner().invoke, build_cli("snapshot"), command)
     assert result.exit_code == 0, result.stderr
     return dict(json.loads(result.stdout))
+
+
+def kill_in_phase(phase: str, *arguments: str) -> None:
+    """Run the command until it reaches a phase, and kill it there."""
+    command = [sys.executable, "-m", "tests.deploy.cli.snapshot_child", phase, *arguments]
+    with spawned(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"stopped\n"
+        child.kill()
+        child.wait()
+
+
+async def test_killed_in_each_phase_it_goes_on_where_it_ended(busy: Busy, elsewhere: Operated, tmp_path: Path) -> None:
+    await busy.append(("monday", "1"), ("monday", "2"), ("tuesday", "1"))
+    whole, file = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl.gz"
+    await busy.answer("snapshot", "export", str(whole), *BOTH)
+    await asyncio.to_thread(kill_in_phase, "export", "export", str(file), *BOTH, "--data", str(busy.folder))
+    assert not file.exists()
+    assert not (tmp_path / "killed.jsonl.gz.part").read_bytes().endswith(b"\n")
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    assert [one["id"] for one in lines_of(file)[1:-1]] == [one["id"] for one in lines_of(whole)[1:-1]]
+    taking = ("import", str(file), "--batch-size", "3", "--data", str(elsewhere.folder))
+    await asyncio.to_thread(kill_in_phase, "import", *taking)
+    [begun] = (await elsewhere.answer("snapshot", "list"))["snapshots"]
+    assert (begun["status"], begun["place"]) == ("running", 3)
+    await asyncio.to_thread(kill_in_phase, "derive", *taking)
+    [begun] = (await elsewhere.answer("snapshot", "list"))["snapshots"]
+    events = len(lines_of(file)) - 2
+    assert (begun["status"], begun["place"]) == ("deriving", events)
+    done = await elsewhere.answer("snapshot", "import", str(file))
+    # The batch that was appended when the process died is known when it is sent again.
+    counts = done["counts"]
+    assert (done["status"], done["snapshot_id"], counts["total"]) == ("done", begun["snapshot_id"], events)
+    assert (counts["imported"], counts["skippedExactDuplicate"]) == (events - 3, 3)
+
+
+async def test_a_snapshot_goes_through_standard_output_and_input(
+    busy: Busy, elsewhere: Operated, tmp_path: Path
+) -> None:
+    await busy.append(("monday", "1"))
+    file = tmp_path / "all.jsonl.gz"
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    out = await busy.run("snapshot", "export", "-", *BOTH)
+    assert out.exit_code == 0, out.stderr
+    said = [json.loads(line) for line in out.stdout.splitlines()]
+    assert [one["id"] for one in said[1:-1]] == [one["id"] for one in lines_of(file)[1:-1]]
+    taken = await elsewhere.answer("snapshot", "import", "-", said=out.stdout)
+    assert taken["counts"]["imported"] == said[-1]["end"] > 3
