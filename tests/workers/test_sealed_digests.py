@@ -22,7 +22,7 @@ DIGESTS = (
 
 
 def of(world: World, *keys: str) -> Snapshots:
-    return Snapshots(world.database, now, Sealer(keys), "staging")  # type: ignore[arg-type]
+    return Snapshots(world.database, now, Sealer(keys), "staging")
 
 
 async def export(snapshots: Snapshots, **asked: Any) -> tuple[dict[str, Any], list[Any]]:
