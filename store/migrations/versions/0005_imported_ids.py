@@ -6,8 +6,8 @@ from alembic import op
 
 from store.migrations.scripts import run_script
 
-revision = "0.1.0_0004"
-down_revision = "0.1.0_0003"
+revision = "0.1.0_0005"
+down_revision = "0.1.0_0004"
 
 
 def upgrade() -> None:
