@@ -159,6 +159,8 @@ _DENIED = (
     .table_valued(*(column(name, Text) for name in _DENIED_COLUMNS))
     .render_derived("d")
 )
+# The names of the found facts in a statement: the speaker's, others', both.
+_FOUND: Mapping[bool | None, str] = {True: "found_own", False: "found_of_others", None: "found"}
 # Users who state their names.
 _STATED = (in_bank(_NAMED), _NAMED.c.fact_id == inline(OWN_NAME), _NAMED.c.valid_to.is_(None))
 
@@ -184,7 +186,7 @@ def _rank(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
 
     `own`: the speaker's alone, or others' alone; None: both.
     """
-    found = _gather(facts, own=own).cte("found").prefix_with("materialized")
+    found = _gather(facts, own=own).cte(_FOUND[own]).prefix_with("materialized")
     is_named = or_(
         found.c.subject == any_(_CALLED),
         _begins_or_ends_with(found.c.subject),
@@ -213,8 +215,7 @@ def _gather(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
             return subject == any_(_OWN)
         return ~(subject == any_(_OWN)) & or_(~bindparam("is_known", type_=Boolean), _has_a_name(subject))
 
-    pending = _find_pending()
-    waits = pending.c
+    waits = _PENDING.c
 
     def line_up(of: ColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:
         return line_of(of["fact_id"]), of["subject"], of["key"]
@@ -251,6 +252,9 @@ def _find_pending() -> CTE:
     is_later = tuple_(same.c.valid_from, same.c.position) > tuple_(_SAID.c.valid_from, _SAID.c.position)
     later = select(true()).select_from(same).where(is_later).limit(ONE).scalar_subquery()
     return select(_SAID).where(later.is_(None)).cte("pending").prefix_with("materialized")
+
+
+_PENDING = _find_pending()
 
 
 def _score_age(valid_from: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -319,6 +323,8 @@ def _select_facts_of_session() -> FromClause:
 
 
 OWN, OTHERS = (_rank(FACT.alias("held_fact"), own=own) for own in (True, False))
+# The others are ranked only where the speaker's own facts leave room: rows are read in this order up to the limit.
+RANKED_FACTS = union_all(select(OWN.subquery("own")), select(OTHERS.subquery("others"))).limit(_LIMIT)
 IN_SESSION = _rank(_select_facts_of_session(), own=None)
 
 
@@ -341,12 +347,7 @@ async def read_ranked_facts(
         for subject, name in sorted(introduced.items())
         if not {*name.split(" ")[:1], *name.split(" ")[-1:]}.isdisjoint(parameters["names"])
     ]
-    if place.get("session") is not None:
-        rows = await fetch_rows(connection, IN_SESSION, parameters)
-    else:
-        rows = await fetch_rows(connection, OWN, parameters)
-        if (left := place["most"] - len(rows)) > 0:
-            rows += await fetch_rows(connection, OTHERS, parameters | {"most": left})
+    rows = await fetch_rows(connection, RANKED_FACTS if place.get("session") is None else IN_SESSION, parameters)
     waiting = {one.unit_id: one for one in said}
     names = {
         one.identity.subject: one.fact.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied

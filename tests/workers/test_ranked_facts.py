@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from store import identity
+from store.driver_rows import fetch_rows
+from store.memory import held_facts
 from store.memory.held_facts import HoldingFact, Whose
 from store.memory.session_history import SessionHistory, WantedFacts
 from store.memory.turns import Appended, NewMessage, NewTurn
@@ -144,3 +147,24 @@ async def test_a_fact_of_a_session_is_ranked_among_those_of_this_session_alone(w
         found = (await history.recent_and_holding(HOST, "default", "s", 10, WantedFacts(20, "ann"), within=True)).facts
         assert [(one.value, one.whose) for one in found] == [("tea", Whose.OWN)]
         await Crew(world).drain()
+
+
+async def test_the_speakers_facts_and_those_of_others_are_read_at_once_up_to_the_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.append()
+    for value in ("tea", "milk"):
+        await put(world, value, "L2", "0.85", user="ann")
+    await put(world, "jazz", "L2", "0.85")
+    statements = list[object]()
+
+    async def note(connection: Any, statement: Any, values: Any) -> Any:
+        statements.append(statement)
+        return await fetch_rows(connection, statement, values)
+
+    monkeypatch.setattr(held_facts, "fetch_rows", note)
+    read_by_most = [[(one.whose, one.value) for one in await read(world, "ann", most=most)] for most in (3, 2, 1)]
+    everything = [(Whose.OWN, "tea"), (Whose.OWN, "milk"), (Whose.OTHERS, "jazz")]
+    assert [sorted(found) for found in read_by_most[:2]] == [sorted(everything), sorted(everything[:2])]
+    assert len(read_by_most[2]) == 1
+    assert len(statements) == 3
