@@ -846,8 +846,6 @@ SNAPSHOT = Table(
     #: of an import: the snapshot that is taken in, and the tenant that it is of
     Column("source_id", Uuid),
     Column("source_host", Uuid),
-    #: of an import: the mapping of its ids (imported_id_t); null: they stay
-    Column("mapping_id", Uuid),
     #: of an import: whether the digests of turns were made with this tenant's key
     Column("keeps_digests", Boolean, nullable=False, server_default=text("false")),
     #: of an export: the log below this commit and up to this position
@@ -863,6 +861,8 @@ SNAPSHOT = Table(
     Column("started_at", TIME, nullable=False),
     Column("updated_at", TIME, nullable=False),
     Column("finished_at", TIME),
+    #: of an import: the mapping of its ids (imported_id_t); null: they stay
+    Column("mapping_id", Uuid),
     CheckConstraint("kind in ('export', 'import')"),
     CheckConstraint("status in ('running', 'deriving', 'done')"),
 )
