@@ -34,6 +34,7 @@ from deploy.components.gateways import create_gateway_recall, store_configured_t
 from deploy.components.models import ModelKeeper
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
 from deploy.observability import logs
+from deploy.observability.figures import ServiceFigures
 from deploy.observability.loop_lag import measure_loop_lag
 from deploy.observability.metrics import Exposition, LedgerCounts
 from deploy.observability.tracing import start_tracing
@@ -51,6 +52,7 @@ from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import ServiceDependencies
+from producers.service.figures import FigureFeed
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.load_shedding import LoadShedder, Shed
 from producers.service.memory import MemoryFacade
@@ -69,6 +71,7 @@ from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.listing import Backlog
+from store.ledger.workers import WorkerRegistry
 from store.plugin.memories import PluginMemories
 from store.plugin.namespaces import Namespaces
 from store.plugin.search import PluginSearch
@@ -123,6 +126,7 @@ async def _serve_until_signal(
     async with _open_resources(settings, owned), asyncio.TaskGroup() as servers:
         if api is not None:
             log.info("listening", host=api[0], port=api[1])
+            servers.create_task(owned.figures.run(ending), name="figures")
             servers.create_task(
                 serve_application(compose_application(loaded, owned), *api, settings.api, ending), name="API"
             )
@@ -145,37 +149,13 @@ async def _serve_plugin(settings: Settings, owned: "_Resources", address: Listen
 def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
     """Return the application; `_open_resources` opens and closes its resources, on the application's loop."""
     settings = loaded.settings
-    window = timedelta(seconds=settings.health.quarantine_window_seconds)
-    counts = LedgerCounts(
-        Ledger(owned.database),
-        partial(Backlog(owned.database).newly_failed, window),
-        partial(
-            read_database_sample,
-            owned.database,
-            settings.metrics.top_tenants,
-            breaker_failures=settings.gateway.breaker_failures,
-        ),
-    )
-    looks = {
-        "broker": owned.watch.wrong,
-        "embedding": owned.models.wrong,
-        "rerank": owned.reranker_loading.wrong,
-    }
     keys = Keys(owned.database)
     issuers = TokenIssuers(keys, settings.api.mcp, owned.http, settings.environment)
     return create_app(
         MemoryFacade(_build_dependencies(settings, owned), settings.api),
         keys,
-        ApiHealth(
-            owned.database,
-            owned.notifier,
-            counts,
-            looks,
-            settings.health,
-            data=settings.data,
-            missing_model=owned.models.missing,
-        ),
-        Exposition(settings.metrics_dir, counts, settings.health, settings.data, owned.notifier.read_used_bytes),
+        owned.health,
+        owned.exposition,
         settings.api,
         recorder=owned.recorder,
         operations=Operations(
@@ -183,6 +163,7 @@ def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
             owned.clock,
             sealer=Sealer(sealing_keys(settings.gateway.sealing_keys)),
             installation=ProcessInstallation(loaded),
+            figures=owned.figures,
             environment=settings.environment,
             model=owned.models,
             recall=settings.recall,
@@ -217,6 +198,9 @@ class _Resources:
     replica: Database | None
     fair: FairQueue
     erasing: EraseQueue
+    health: ApiHealth
+    exposition: Exposition
+    figures: FigureFeed
 
 
 def _build_resources(settings: Settings) -> _Resources:
@@ -231,15 +215,25 @@ def _build_resources(settings: Settings) -> _Resources:
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
     words_database = Database(few, lower_backend_priority(nice) if nice else None)
+    embedder_loading = _BackgroundModel(models, "the sentence model")
+    reranker_loading = _BackgroundModel(reranker, "the reranker")
+    watch = BrokerMonitor(settings.broker)
+    counts = _create_counts(settings, database)
+    looks = {"broker": watch.wrong, "embedding": models.wrong, "rerank": reranker_loading.wrong}
+    health = ApiHealth(
+        database, notifier, counts, looks, settings.health, data=settings.data, missing_model=models.missing
+    )
+    exposition = Exposition(settings.metrics_dir, counts, settings.health, settings.data, notifier.read_used_bytes)
+    figures = ServiceFigures(exposition, counts, health, WorkerRegistry(database), clock)
     return _Resources(
         database=database,
         clock=clock,
         models=models,
         reranker=reranker,
-        embedder_loading=_BackgroundModel(models, "the sentence model"),
-        reranker_loading=_BackgroundModel(reranker, "the reranker"),
+        embedder_loading=embedder_loading,
+        reranker_loading=reranker_loading,
         notifier=notifier,
-        watch=BrokerMonitor(settings.broker),
+        watch=watch,
         recorder=CallRecorder(CallAudit(database).write, clock),
         writeback=VectorWriteback(database),
         gateway_recall=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
@@ -251,6 +245,22 @@ def _build_resources(settings: Settings) -> _Resources:
         replica=Database(there, retention=retention) if (there := settings.database.for_replica()) else None,
         fair=FairQueue(settings.fairness),
         erasing=EraseQueue(Erasures(database, clock), settings.plugin.erase_after),
+        health=health,
+        exposition=exposition,
+        figures=FigureFeed(figures.read),
+    )
+
+
+def _create_counts(settings: Settings, database: Database) -> LedgerCounts:
+    return LedgerCounts(
+        Ledger(database),
+        partial(Backlog(database).newly_failed, timedelta(seconds=settings.health.quarantine_window_seconds)),
+        partial(
+            read_database_sample,
+            database,
+            settings.metrics.top_tenants,
+            breaker_failures=settings.gateway.breaker_failures,
+        ),
     )
 
 

@@ -102,8 +102,9 @@ def count_jobs(api: OperatorApi, selection: JobSelection) -> dict[str, int]:
     """Count the rows of a selection by status."""
     counts = dict.fromkeys(OPEN_STATUSES, 0)
     for asked in selection.queries(api):
-        for status, number in api.call("GET", "/jobs/count", **asked).items():
-            counts[status] += number
+        found = api.call("GET", "/jobs/count", **asked)
+        for status in counts:
+            counts[status] += found[status]
     return counts
 
 

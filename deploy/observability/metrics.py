@@ -8,7 +8,7 @@ port (`worker.metrics_port`) serve their samples there and the API leaves them o
 import asyncio
 import fcntl
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import no_type_check
@@ -120,15 +120,22 @@ class Exposition:
         async with self._lock:
             return await asyncio.to_thread(self._expose, seen, used)
 
+    async def read_samples(self) -> Sequence[Metric]:
+        """Return the samples of all processes, without gauges; the files are read in a thread."""
+        async with self._lock:
+            return await asyncio.to_thread(lambda: [*self._find_sample_files().collect()])
+
+    def _find_sample_files(self) -> "SampleFiles":
+        return SampleFiles([self._folder, *self._find_folders().values()])
+
     def _expose(self, seen: LedgerSample, broker_bytes: int | None) -> bytes:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_BrokerGauge(broker_bytes))
         registry.register(_LedgerGauges(seen, self._settings))
         registry.register(DatabaseGauges(seen.database, self._xmin_age, self._replica_lag))
         registry.register(_DiskGauge(self._data))
-        folders = self._find_folders()
-        registry.register(ProcessGauges(folders))
-        registry.register(SampleFiles([self._folder, *folders.values()]))
+        registry.register(ProcessGauges(self._find_folders()))
+        registry.register(self._find_sample_files())
         return generate_latest(registry)
 
     def _find_folders(self) -> dict[str, Path]:

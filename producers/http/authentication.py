@@ -5,7 +5,7 @@ Handlers take `TenantCall`, `HeavyCall` or `OperatorCall` as a parameter; FastAP
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -162,6 +162,16 @@ class AuthenticatedOperator:
     operator: Operator
     operations: Operations
     request: Request
+    #: Looks the operator up again.
+    find_again: Callable[[], Awaitable[Operator]] = field(repr=False)
+
+    async def is_still_valid(self) -> bool:
+        """Return whether the key, or the session, still opens this: an answer that goes on for long asks."""
+        try:
+            await self.find_again()
+        except (Unauthenticated, PermissionDenied):
+            return False
+        return True
 
     @property
     def name(self) -> str:
@@ -191,7 +201,7 @@ async def _admit_operator(request: Request) -> AuthenticatedOperator:
     await request.scope[ENTER](NO_HOST, weight_of(await _measure_body(request)))
     if time.monotonic() - begun > SHORT_WAIT_S:
         key = await find()
-    return AuthenticatedOperator(key, operations, request)
+    return AuthenticatedOperator(key, operations, request, find)
 
 
 def _choose_operator_lookup(request: Request, operations: Operations) -> Callable[[], Awaitable[Operator]]:

@@ -112,11 +112,12 @@ class ErrorBody(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribedAnswer:
-    """An answer that is a success: what it says, the models it may have, or the example of a plain text."""
+    """An answer that is a success: what it says, the models it may have, or the example of a text of this kind."""
 
     says: str
     models: tuple[type[WireModel] | type[Shape], ...] = ()
     text: str | None = None
+    media_type: str = "text/plain"
 
 
 Kinds = Sequence[type[Exception]]
@@ -204,7 +205,7 @@ def _name_operation(route: APIRoute) -> str:
 def _describe_reply(reply: DescribedAnswer) -> dict[str, Any]:
     if reply.text is not None:
         plain = {"schema": {"type": "string"}, "example": reply.text}
-        return {"description": reply.says, "content": {"text/plain": plain}}
+        return {"description": reply.says, "content": {reply.media_type: plain}}
     if not reply.models:
         return {"description": reply.says}
     content = {JSON: {"example": _find_example(reply.models[0])}}

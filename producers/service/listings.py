@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from afterturn_client.contract.sessions import SessionDetails
+from afterturn_client.contract.sessions import SessionDetails, TurnPlace
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers import fair_queue
-from producers.service.banks import listable_names
+from producers.service.banks import listable_names, reaches_bank
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import DefaultBank, SessionId
 from producers.service.paging import (
@@ -38,6 +38,7 @@ from producers.service.wire import (
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from store import identity
+from store.errors import NotFound
 from store.memory.listings import SessionListed, TurnListed, TurnMessageShown, UnitListed, UserListed
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
@@ -261,6 +262,13 @@ class Lists:
         """Return the remembered messages of a turn. Raises PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._listings.messages(grant.host_id, bank, session_name, turn_name)
+
+    async def turn_place(self, grant: Grant, turn: UUID) -> TurnPlace:
+        """Return the names of a turn by its id. Raises NotFound, also for one in a bank that the key does not reach."""
+        found = await self._listings.turn_place(grant.host_id, turn)
+        if found is None or not await reaches_bank(self._dependencies.banks, grant, found.bank):
+            raise NotFound("no such turn")
+        return found
 
     async def units(self, grant: Grant, asked: BankPageParameters) -> Page[UnitListed]:
         """Return a page of a bank's units. Raises Invalid, PermissionDenied."""

@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
+from producers.service.figures import FigureFeed
 from producers.service.generations import GenerationOperations, OwnModel
 from producers.service.operator_targets import OperatorTargets
 from producers.service.operator_work import AnyTenant, OperatorWork, TenantName, require_tenant
@@ -168,14 +169,16 @@ class Operations:
         *,
         sealer: Sealer | None = None,
         installation: Installation | None = None,
+        figures: FigureFeed | None = None,
         environment: str = "",
         model: OwnModel | None = None,
         recall: RecallSettings | None = None,
     ) -> None:
         """Keep the database and the clock; `keys` say who an operator is, those of the database where it is None.
 
-        `sealer` seals the keys of gateway targets, `installation` is what serves, `model` the sentence model of its
-        settings. Without one, its calls are refused. `environment` is that of this deployment, `recall` its settings.
+        `sealer` seals the keys of gateway targets, `installation` is what serves, `figures` are its figures, `model` is
+        the sentence model of its settings. Without one, its calls are refused. `environment` is that of this
+        deployment, `recall` its settings.
         """
         self.keys = keys or OperatorKeys(database)
         self.work = OperatorWork(database, clock)
@@ -183,6 +186,7 @@ class Operations:
         self.snapshots = Snapshots(database, clock, sealer, environment)
         self.generations = GenerationOperations(database, model, recall or RecallSettings())
         self._installation = installation
+        self._figures = figures
         self._database = database
         self._clock = clock
         self._tenant_keys = Keys(database)
@@ -221,6 +225,12 @@ class Operations:
     async def examine(self) -> Examination:
         """Check the installation. Raises NotFound where this process serves none."""
         return await self._require_installation().examine()
+
+    def require_figures(self) -> FigureFeed:
+        """Return the figures of this process. Raises NotFound where it reads none."""
+        if self._figures is None:
+            raise NotFound("this process reads no figures: ask an API process")
+        return self._figures
 
     def _require_installation(self) -> Installation:
         if self._installation is None:

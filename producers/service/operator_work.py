@@ -4,7 +4,9 @@ Names that tenants gave, of banks and of sessions at a gateway, are told only to
 may make keys of tenants, and so read what they read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
@@ -19,6 +21,7 @@ from afterturn_client.contract.operators import (
     JobNote,
     JobPage,
     JobsChanged,
+    MatchingChanged,
     SettledDelivery,
     WorkerList,
 )
@@ -26,23 +29,26 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
-from producers.service.fields import BankName, Name, Text
+from producers.service.fields import BankName, Moment, Name, Text
 from producers.service.paging import Cursor, Limit, ListOrder, read_moment, read_position
 from producers.service.wire import RequestModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.ledger.listing import OPEN_STATUSES, Backlog, LedgerCursor, LedgerEntry, Selection
-from store.ledger.quarantine import UNSETTLED, DeliveryFinding, NextStep, Quarantine
+from store.ledger.quarantine import UNSETTLED, ChangeCount, DeliveryFinding, NextStep, Quarantine
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
+from store.page_bytes import PageRows
 from store.tenancy.banks import Banks
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.gateway_targets import Destination
 from store.tenancy.tenants import Tenants
 
-#: Rows that one call changes, and worker processes that one call names.
+#: Rows that one call changes by their ids, and worker processes that one call names.
 MOST_CHANGED = 200
+#: Seconds for which one call changes rows that match; the next goes on behind the last of them.
+TOGETHER_S = 10.0
 
 KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
 WORKER = "app-1:4711:0b7c11aa"
@@ -132,6 +138,28 @@ class JobsBody(RequestModel):
     }
 
 
+class MatchingBody(RequestModel):
+    """What to do with every row that matches a filter and was there when it was counted."""
+
+    action: Literal["retry", "drop", "settle"] = Field(
+        description="whether to requeue dead rows (`retry`), mark rows as skipped, or settle deliveries of a `state`"
+    )
+    where: JobFilter = Field(description="filter of the rows; `retry` needs `status` `dead`, `settle` a `state`")
+    counted_at: Moment = Field(description="time of the count that the caller saw: rows that failed later are left out")
+    reason: Text = Field("", max_length=200, description="why they are dropped")
+    found: DeliveryFinding | None = Field(
+        None, strict=False, description="what was found out at the gateway, of all of them: `settle` needs it"
+    )
+    then: NextStep | None = Field(None, strict=False, description="next step of each, as one delivery is settled")
+    cursor: Cursor = None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "action": "retry",
+        "where": {"tenant": "acme", "status": "dead"},
+        "counted_at": "2026-03-02T09:30:00+00:00",
+    }
+
+
 class SettleBody(RequestModel):
     """What an operator found out about a delivery, and what happens next to it."""
 
@@ -184,12 +212,14 @@ class OperatorWork:
     async def count_jobs(self, asked: JobFilter) -> JobCounts:
         """Return the number of rows by status; a status that the filter leaves out is 0. Raises Invalid."""
         chosen = await self._select(asked)
+        counted_at = await self._backlog.read_time()
         if asked.state is not None:
             counted = {"unknown" if asked.state == "add_unknown" else "dead": await self._backlog.count(chosen)}
         else:
             counted = await self._backlog.count_by_status(chosen)
         shown = OPEN_STATUSES if asked.state is not None else chosen.statuses
-        return JobCounts(**{status: counted.get(status, 0) if status in shown else 0 for status in OPEN_STATUSES})
+        told = {status: counted.get(status, 0) if status in shown else 0 for status in OPEN_STATUSES}
+        return JobCounts(**told, counted_at=counted_at)
 
     async def show_job(self, item: UUID, tenant: str | None, *, names: bool) -> tuple[UUID, JobHistory]:
         """Return a turn's rows, by its id or that of one of them, and its tenant's id. Raises NotFound."""
@@ -211,21 +241,55 @@ class OperatorWork:
         done = await (quarantine.drop(chosen, body.reason) if body.action == "drop" else quarantine.retry(chosen))
         return host, JobsChanged(changed=done.changed, left=len(wanted) - done.changed)
 
+    async def change_matching(self, by: str, asked: Any) -> tuple[UUID, MatchingChanged]:
+        """Change every row that matches, as `by`, for `TOGETHER_S` at most; return the counts and the tenant's id.
+
+        The tenant's id is that of none where all of them are meant. Raises Invalid.
+        """
+        body = parse_body(MatchingBody, asked)
+        change = self._choose_change(by, body)
+        scope = repr(body.model_copy(update={"cursor": None}))
+        place = JOBS.open(NO_HOST, scope, body.cursor)
+        chosen = await self._select(body.where, LedgerCursor(*place) if place else None)
+        until, done = time.monotonic() + TOGETHER_S, ChangeCount()
+        more = True
+        while more and (not done.seen or time.monotonic() < until):
+            rows, more = await self._backlog.rows(replace(chosen, counted_at=body.counted_at), MOST_CHANGED)
+            if rows:
+                done += await change(rows)
+                chosen = replace(chosen, after=rows[-1].place)
+        cursor = JOBS.end(NO_HOST, scope, PageRows(rows, more=more)).cursor
+        return chosen.host or NO_HOST, MatchingChanged(changed=done.changed, left=done.refused, cursor=cursor)
+
+    def _choose_change(self, by: str, body: MatchingBody) -> Callable[[Sequence[LedgerEntry]], Awaitable[ChangeCount]]:
+        """Return what changes rows. Raises Invalid where the body does not say what is needed for it."""
+        quarantine = Quarantine(self._database, by)
+        if body.action == "drop":
+            return lambda rows: quarantine.drop(rows, body.reason)
+        if body.action == "retry":
+            if body.where.status != "dead":
+                raise Invalid(FieldProblem("where.status", "must be dead: nothing else is retried"))
+            return quarantine.retry
+        found, state = body.found, body.where.state
+        if state not in UNSETTLED:
+            raise Invalid(FieldProblem("where.state", f"must be one of {', '.join(UNSETTLED)}"))
+        if found is None:
+            raise Invalid(FieldProblem("found", "must say what was found out at the gateway"))
+        then = _choose_step(state, found, body.then)
+        return lambda rows: quarantine.resolve_all(rows, found, then)
+
     async def settle_delivery(self, by: str, item: UUID, asked: Any, *, names: bool) -> tuple[UUID, SettledDelivery]:
         """Settle a turn's delivery by a person's finding, as `by`; return it and its tenant's id.
 
         Raises Invalid, NotFound, and NotSettled where its state does not allow that (any more).
         """
         body = parse_body(SettleBody, asked)
-        if body.then is None and body.found is DeliveryFinding.NOT_DELIVERED:
-            raise Invalid(FieldProblem("then", "must be retry or skip where it was not delivered"))
         rows = await self._read_turn(item, body.tenant)
         row = next((one for one in rows if one.stage is Stage.GATEWAY and one.state in UNSETTLED), None)
         if row is None:
             raise NotFound("there is no failed or unknown delivery of this turn")
-        # A delivered turn continues with its flush, unless the flush is what failed.
-        usual = NextStep.DONE if row.state == "flush_failed" else NextStep.FLUSH
-        state = await Quarantine(self._database, by).resolve(row, body.found, body.then or usual)
+        then = _choose_step(row.state, body.found, body.then)
+        state = await Quarantine(self._database, by).resolve(row, body.found, then)
         to = await self._backlog.deliveries([row]) if names else {}
         settled = SettledDelivery(
             turn_id=row.turn_id, was=row.state, state=state, gateway=_describe_destination(to.get(row.item_id))
@@ -262,6 +326,16 @@ class OperatorWork:
         banks = await self._backlog.bank_names(rows) if names else {}
         to = await self._backlog.deliveries(rows) if names else {}
         return tuple(_describe_job(row, banks.get(row.bank_id), to.get(row.item_id)) for row in rows)
+
+
+def _choose_step(state: str, found: DeliveryFinding, then: NextStep | None) -> NextStep:
+    """Return the next step of a delivery. Raises Invalid where it must be said."""
+    if then is not None:
+        return then
+    if found is DeliveryFinding.NOT_DELIVERED:
+        raise Invalid(FieldProblem("then", "must be retry or skip where it was not delivered"))
+    # A delivered turn continues with its flush, unless the flush is what failed.
+    return NextStep.DONE if state == "flush_failed" else NextStep.FLUSH
 
 
 async def require_tenant(database: Database, tenant: str | None) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    true,
     tuple_,
     union_all,
 )
@@ -121,6 +122,7 @@ class Selection:
     """A filter of ledger rows: by stages and public statuses (or by the ledger's own, `states`).
 
     `bank` is one of `host`. `older_than`: accepted longer ago. `after`: rows after this place in the list.
+    `counted_at`: rows that were there at that time, those that failed later left out.
     """
 
     stages: Sequence[Stage] = tuple(Stage)
@@ -131,6 +133,7 @@ class Selection:
     category: str | None = None
     older_than: timedelta | None = None
     after: LedgerCursor | None = None
+    counted_at: datetime | None = None
 
     def open_states(self) -> tuple[list[str], list[str]]:
         """Return the selected ledger statuses of undone rows, and those of failed rows."""
@@ -145,9 +148,11 @@ class Selection:
         """
         undone, failed = self.open_states()
         chosen = and_(*self._conditions())
+        at = self.counted_at
+        there, had_failed = (true(), true()) if at is None else (_ROW.accepted_at <= at, _ROW.failed_at <= at)
         return (
-            and_(_ROW.undone, _ROW.status.in_(undone), chosen),
-            and_(_ROW.failed_at.is_not(None), _ROW.status.in_(failed), chosen),
+            and_(_ROW.undone, _ROW.status.in_(undone), chosen, there),
+            and_(_ROW.failed_at.is_not(None), _ROW.status.in_(failed), chosen, had_failed),
         )
 
     def _conditions(self) -> Iterator[ColumnElement[bool]]:
@@ -245,6 +250,12 @@ class Backlog:
     async def count_by_status(self, selection: Selection) -> dict[str, int]:
         """Return the number of rows of each open status; the statuses of the selection are ignored."""
         return {status: await self.count(replace(selection, statuses=(status,))) for status in OPEN_STATUSES}
+
+    async def read_time(self) -> datetime:
+        """Return the database's time, which its rows go by."""
+        async with self._database.operator() as connection:
+            now: datetime = (await connection.execute(select(func.clock_timestamp()))).scalar_one()
+            return now
 
     async def newly_failed(self, within: timedelta) -> int:
         """Return how many rows came into quarantine within this time and are still there."""

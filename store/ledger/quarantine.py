@@ -5,6 +5,7 @@ fenced: a worker that had claimed a row finds its claim gone, and its result is 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -124,6 +125,17 @@ class Quarantine:
                 f"the delivery changed meanwhile and is in state {before} now: look it up again, then settle it"
             )
         return status
+
+    async def resolve_all(
+        self, deliveries: Sequence[LedgerEntry], found: DeliveryFinding, then: NextStep
+    ) -> ChangeCount:
+        """Settle deliveries by one finding; those whose status does not allow that (any more) stay."""
+        changed = 0
+        for one in deliveries:
+            with suppress(NotSettled, NotFound):
+                await self.resolve(one, found, then)
+                changed += 1
+        return ChangeCount(len(deliveries), changed)
 
     async def _change(self, statement: TextClause, entries: Sequence[LedgerEntry], reason: str | None) -> ChangeCount:
         changed = 0

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.sessions import TurnPlace
 from sqlalchemy import (
     ColumnElement,
     FromClause,
@@ -102,6 +103,15 @@ MESSAGES = (
     )
     .where(_REMEMBERED, _UNIT.turn_id == bindparam("turn"), _UNIT.origin == "message")
     .order_by(_UNIT.ordinal)
+)
+_OWN_BANK = and_(BANK.c.host_id == _UNIT.host_id, BANK.c.bank_id == _UNIT.bank_id)
+PLACE = (
+    select(BANK.c.bank_name, _UNIT.session_name, _UNIT.turn_name)
+    .join_from(TURN, UNIT, and_(*(TURN.c[name] == _UNIT[name] for name in ("host_id", "bank_id", "turn_id"))))
+    .join(BANK, _OWN_BANK)
+    .where(TURN.c.host_id == bindparam("host"), TURN.c.turn_id == bindparam("turn"))
+    .where(*(condition for table in (UNIT, BANK) for condition in (table.c.active, row_lasts(table))))
+    .limit(ONE)
 )
 UNITS = (
     select(
@@ -202,7 +212,7 @@ class TurnListed:
 
 @dataclass(frozen=True, slots=True)
 class TurnMessageShown:
-    """One remembered message of a turn; `parts`: its content parts besides the text."""
+    """One remembered message of a turn; `parts`: its content parts besides the text. `cut`: there is more of it."""
 
     unit_id: UUID
     ordinal: int
@@ -211,6 +221,7 @@ class TurnMessageShown:
     content: str = field(repr=False)
     occurred_at: datetime
     parts: Sequence[Mapping[str, Any]] = field(repr=False)
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +278,13 @@ class Listings:
         session = identity.session_id(identity.bank_id(host, bank), session_name)
         rows = await self._read(MESSAGES, host, bank, {"turn": identity.turn_id(session, turn_name)})
         return [_show_message(row) for row in rows]
+
+    async def turn_place(self, host: UUID, turn: UUID) -> TurnPlace | None:
+        """Return the names of a turn by its id; None where nothing of it is remembered."""
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(PLACE, {"host": host, "turn": turn, "now": self._clock()})
+            row = found.one_or_none()
+        return None if row is None else TurnPlace(bank=row[0], session_id=row[1], turn_id=row[2])
 
     async def units(self, host: UUID, bank: str, after: UUID | None, limit: int) -> list[UnitListed]:
         """Return the units of a bank in the order of their ids, without denials, which say what holds no longer.

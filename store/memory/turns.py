@@ -123,6 +123,7 @@ class Appended:
 class TurnStatus:
     """The status of a turn in each stage."""
 
+    turn_id: UUID
     position: int
     accepted_at: datetime
     stages: Mapping[Stage, StageStatus]
@@ -249,7 +250,7 @@ class TurnStore:
         accepted_at = rows[0].turn_accepted_at
         # A turn without a gateway has no row in the gateway's stage.
         stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
-        return TurnStatus(rows[0].turn_position, accepted_at, stages)
+        return TurnStatus(turn, rows[0].turn_position, accepted_at, stages)
 
     async def is_delivered_here(self, host: UUID, turn: UUID, user: str, app: str, project: str) -> bool:
         """Return whether a worker is just delivering the turn of this id to this service, for this gateway's user.

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,7 +16,9 @@ from dramatiq.brokers.redis import RedisBroker
 from pydantic import SecretStr
 
 from deploy.api.installation import ProcessInstallation
-from deploy.settings import LoadedSettings, Settings
+from deploy.observability.figures import ServiceFigures
+from deploy.observability.metrics import Exposition, LedgerCounts
+from deploy.settings import HealthSettings, LoadedSettings, Settings
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
@@ -23,6 +27,7 @@ from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import ServiceDependencies
+from producers.service.figures import FigureFeed
 from producers.service.load_shedding import LoadShedder
 from producers.service.memory import MemoryFacade
 from producers.service.operations import Operations
@@ -31,6 +36,9 @@ from producers.settings import ApiSettings, BrokerSettings
 from store.derived.persons import Persons
 from store.erasure import Erasures
 from store.ledger.freshness import Waiter
+from store.ledger.ledger import Ledger
+from store.ledger.listing import Backlog
+from store.ledger.workers import WorkerRegistry
 from store.maintenance.ending import ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
@@ -53,6 +61,9 @@ from tests.servers import TestPostgres, TestValkey
 from tests.watched import Watched
 from tests.workers.stages import KnownEmbedder
 from tests.workers.targets import SEALING
+
+#: Where no process writes samples of metrics.
+NO_SAMPLES = Path("/nonexistent")
 
 
 @dataclass
@@ -91,6 +102,7 @@ class World:
     health: Healthy
     recorder: CallRecorder
     memory: MemoryFacade
+    figures: FigureFeed
 
     async def tenant(self, name: str | None = None, **rights: Any) -> "Tenant":
         """Make a key of a host, of a new one where none is named."""
@@ -175,6 +187,9 @@ def build(
     async def metrics() -> bytes:
         return b"# nothing\n"
 
+    counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, timedelta(minutes=10)))
+    exposition = Exposition(NO_SAMPLES, counts, HealthSettings(), NO_SAMPLES)
+    figures = FigureFeed(ServiceFigures(exposition, counts, health, WorkerRegistry(database), clock).read)
     recorder = CallRecorder(CallAudit(database).write, clock)
     memory = MemoryFacade(dependencies, settings)
     app = create_app(
@@ -191,11 +206,14 @@ def build(
             sealer=Sealer([SEALING]),
             installation=ProcessInstallation(describe_servers(postgres, broker)),
             model=NamedModel(NAMED),
+            figures=figures,
         ),
         issuers=issuers and issuers(keys),
         sessions=ConsoleSessions(database),
     )
-    return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder, memory)
+    return World(
+        postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder, memory, figures
+    )
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -296,6 +296,7 @@ ROUTES: dict[str, TrialRoute] = {
     "GET /api/v1/turns/{session_id}/{turn_id}": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_quote_bank(t)}")
     ),
+    "GET /api/v1/turns/{turn}": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/turns/{t.things.turn}")),
     "GET /api/v1/turns": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}")
     ),
@@ -544,6 +545,13 @@ ROUTES |= {
     "GET /api/v1/operator/jobs/count": _make_read_route(
         lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/count?tenant={quote(t.user)}")
     ),
+    "POST /api/v1/operator/jobs/matching": _make_read_route(
+        lambda t: TrialRequest(
+            "POST",
+            f"{OPERATOR}/jobs/matching",
+            {"action": "drop", "where": {"tenant": t.user}, "counted_at": "2098-01-01T00:00:00Z"},
+        )
+    ),
     "GET /api/v1/operator/jobs/{job_id}": _make_read_route(
         lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/{t.things.unit}")
     ),
@@ -553,6 +561,10 @@ ROUTES |= {
     "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/workers")),
     "POST /api/v1/operator/workers/drain": _make_read_route(
         lambda _: TrialRequest("POST", f"{OPERATOR}/workers/drain", {"everyone": True})
+    ),
+    "GET /api/v1/operator/figures": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/figures")),
+    "GET /api/v1/operator/figures/stream": _make_read_route(
+        lambda _: TrialRequest("GET", f"{OPERATOR}/figures/stream?for_s=0")
     ),
     "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/audit")),
     "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/targets")),

@@ -14,6 +14,7 @@ from afterturn_client.contract.operators import (
     JobPage,
     JobsChanged,
     KeyList,
+    MatchingChanged,
     NewKey,
     PipelineStatus,
     QuotaList,
@@ -41,6 +42,7 @@ from producers.service.operator_work import (
     JobFilter,
     JobsBody,
     JobsParameters,
+    MatchingBody,
     SettleBody,
     TargetsParameters,
 )
@@ -356,6 +358,24 @@ async def get_job(request: Request, call: OperatorCall, job_id: JobId) -> Respon
 )
 async def change_jobs(request: Request, call: OperatorCall) -> Response:
     tenant, answer = await call.operations.work.change_jobs(call.name, await read_body(request))
+    call.note_tenant(tenant)
+    return json_response(answer)
+
+
+@router.post(
+    "/jobs/matching",
+    **describe_route(
+        "Change all work that matches",
+        "Retries, drops or settles every row that a filter selects and that was there when `GET "
+        "/api/v1/operator/jobs/count` counted. One call changes rows for ten seconds at most; the `cursor` that it "
+        "answers asks for the rest.",
+        CallerClass.OPERATOR,
+        {200: DescribedAnswer("the number of changed rows", (MatchingChanged,))},
+        body=MatchingBody,
+    ),
+)
+async def change_matching_jobs(request: Request, call: OperatorCall) -> Response:
+    tenant, answer = await call.operations.work.change_matching(call.name, await read_body(request))
     call.note_tenant(tenant)
     return json_response(answer)
 

@@ -1,16 +1,26 @@
 """Turns: stored, listed, and their progress through the stages."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
 
+from afterturn_client.contract.sessions import TurnPlace
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from producers.http import error_responses
 from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
-from producers.http.requests import BankParameters, json_response, read_body, read_parameters
+from producers.http.requests import (
+    BankParameters,
+    describe_id,
+    json_response,
+    parse_identifier,
+    read_body,
+    read_parameters,
+)
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, TurnName
 from producers.service.intake import TurnResult
@@ -20,20 +30,42 @@ from producers.service.wire import Done, LogPosition, Role, SpeakerName, UnitId,
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.ledger.ledger import StageStatus
+from store.memory.listings import TurnMessageShown
 from store.memory.turns import Appended, TurnStatus
+
+#: Messages of a turn, and characters of each, that one answer may be asked for.
+MOST_MESSAGES, MOST_CHARACTERS = 1000, 1_000_000
+#: Parts of a message that are told by their type.
+MOST_PARTS = 20
 
 router = APIRouter(prefix="/api/v1", tags=["turns"])
 
 
-class TurnParameters(BankParameters):
-    """A turn by the agent's own ids."""
+class MessagesParameters(BankParameters):
+    """In which bank, and how much of a turn's messages is shown."""
+
+    from_ordinal: int = Field(0, ge=0, lt=2**31, description="place in the turn of the first message that is shown")
+    messages: int | None = Field(
+        None, ge=0, le=MOST_MESSAGES, description=f"messages that are shown, up to {MOST_MESSAGES}; left out: all"
+    )
+    characters: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_CHARACTERS,
+        description="characters of each message's text that are shown, its other parts then by their type alone; "
+        "left out: each message whole",
+    )
+
+
+class TurnParameters(MessagesParameters):
+    """A turn by the agent's own ids, and how much of it is shown."""
 
     session_id: SessionId
     turn_id: TurnId
 
 
-class TurnOrTurnsParameters(TurnsParameters):
-    """A session; with `turn_id`, one turn of it."""
+class TurnOrTurnsParameters(TurnsParameters, MessagesParameters):
+    """A session; with `turn_id`, one turn of it, and how much of that is shown."""
 
     turn_id: TurnName | None = Field(
         None, description="the caller's own id of a turn of the session: the answer is that turn, and no page"
@@ -98,11 +130,13 @@ class StageAnswer(WireModel):
 class TurnStatusAnswer(WireModel):
     """A turn's position and its status in each stage."""
 
+    id: UUID = Field(description="id of the turn, as its rows of work have it")
     position: LogPosition
     accepted_at: datetime = Field(description="time at which the turn was accepted")
     stages: dict[str, StageAnswer] = Field(description="status by stage")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "id": "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41",
         "position": 42,
         "accepted_at": "2026-03-02T09:30:00+00:00",
         "stages": {
@@ -126,12 +160,14 @@ class MessageAnswer(WireModel):
     content: str = Field(description="text of the message")
     occurred_at: UnitTime
     parts: list[dict[str, Any]] = Field(description="content parts that are not text")
+    cut: bool = Field(description="whether `characters` cut its text or parts: get the unit for the whole")
 
 
 class TurnAnswer(TurnStatusAnswer):
     """A turn's status in each stage, and its messages."""
 
     messages: list[MessageAnswer] = Field(description="messages of the turn; forgotten ones are left out")
+    more_messages: bool = Field(description="whether there are more behind these: ask from the last `ordinal` plus 1")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         **TurnStatusAnswer.EXAMPLE,
@@ -144,8 +180,10 @@ class TurnAnswer(TurnStatusAnswer):
                 "content": "We fly to Lisbon on Friday",
                 "occurred_at": "2026-03-02T09:30:00+00:00",
                 "parts": [],
+                "cut": False,
             }
         ],
+        "more_messages": False,
     }
 
 
@@ -226,7 +264,7 @@ async def add_turns(request: Request, call: HeavyCall) -> Response:
         "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
         CallerClass.READER,
         SHOWN,
-        query=BankParameters,
+        query=MessagesParameters,
         fails=(NotFound,),
     ),
 )
@@ -236,10 +274,23 @@ async def get_turn(
     session_id: Annotated[str, Path(description=SESSION_ID)],
     turn_id: Annotated[str, Path(description=TURN_ID)],
 ) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return await _answer_turn(
-        call, parse_body(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank})
-    )
+    asked = read_parameters(request, MessagesParameters).model_dump()
+    return await _answer_turn(call, parse_body(TurnParameters, {**asked, "session_id": session_id, "turn_id": turn_id}))
+
+
+@router.get(
+    "/turns/{turn}",
+    **describe_route(
+        "Find a turn by the id that its work has",
+        "Returns the names of a turn by its `id`, as an operator's list of work shows it, where the key reaches its "
+        "bank and something of it is remembered.",
+        CallerClass.READER,
+        {200: DescribedAnswer("the names of the turn", (TurnPlace,))},
+        fails=(NotFound,),
+    ),
+)
+async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the turn")]) -> Response:
+    return json_response(await call.memory.lists.turn_place(call.grant, parse_identifier(turn)))
 
 
 @router.get(
@@ -264,7 +315,19 @@ async def list_turns(request: Request, call: TenantCall) -> Response:
 async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
     place = asked.bank, asked.session_id, asked.turn_id
     status = await call.memory.intake.read_status(call.grant, *place)
-    return json_response({**_status_json(status), "messages": await call.memory.lists.messages(call.grant, *place)})
+    found = await call.memory.lists.messages(call.grant, *place)
+    there = [one for one in found if one.ordinal >= asked.from_ordinal]
+    chosen = [_cut_message(one, asked.characters) for one in there[: asked.messages]]
+    return json_response({**_status_json(status), "messages": chosen, "more_messages": len(there) > len(chosen)})
+
+
+def _cut_message(message: TurnMessageShown, characters: int | None) -> TurnMessageShown:
+    """Return a message with so much of its text, and its parts by their type; the whole where that is None."""
+    if characters is None:
+        return message
+    parts = tuple({"type": str(part.get("type", ""))[:64]} for part in message.parts[:MOST_PARTS])
+    cut = len(message.content) > characters or parts != tuple(message.parts)
+    return replace(message, content=message.content[:characters], parts=parts, cut=cut)
 
 
 def _appended_json(appended: Appended) -> dict[str, Any]:
@@ -281,7 +344,7 @@ def _result_json(answer: TurnResult) -> dict[str, Any]:
 
 def _status_json(status: TurnStatus) -> dict[str, Any]:
     stages = {stage.value: _stage_json(how) for stage, how in status.stages.items()}
-    return {"position": status.position, "accepted_at": status.accepted_at, "stages": stages}
+    return {"id": status.turn_id, "position": status.position, "accepted_at": status.accepted_at, "stages": stages}
 
 
 def _stage_json(how: StageStatus) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """A browser for all tests of the console, the API that it visits, and a person at a page."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from playwright.async_api import Browser
 
+from store.concurrent_calls import run_meanwhile
 from tests.producers.conftest import World
 from tests.producers.console.browser import Visitor, open_browser, visit
 from tests.serving import serve
@@ -18,8 +20,11 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def url(world: World) -> AsyncIterator[str]:
-    async with serve(world.app) as served:
+    ending = asyncio.Event()
+    async with run_meanwhile(world.figures.run(ending), "figures"), serve(world.app) as served:
         yield served
+        # Streams that are watched end before the server waits for them.
+        ending.set()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

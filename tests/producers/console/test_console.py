@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Response
 from starlette.responses import HTMLResponse
 
 from store import identity
@@ -60,6 +60,35 @@ async def test_a_question_is_asked_with_filters_that_stay_in_the_address(ana: Te
         await visitor.sees(told)
     # The browser says of an answer 404 that a resource was not there; here it is the answer that was asked for.
     visitor.forgive("404")
+
+
+async def test_two_settings_and_two_questions_stand_side_by_side(ana: Tenant, visitor: Visitor) -> None:
+    await remember(ana, "The key is under the mat", session="home")
+    await remember(ana, "The key of the office is with Rosa", session="office")
+    await visitor.sign_in(ana.token)
+    await visitor.open("recall?bank=default")
+    await visitor.page.get_by_label("Question").fill("Where is the key?")
+    await visitor.click("Ask")
+    await visitor.sees("with Rosa")
+    await visitor.click("Keep to compare")
+    await visitor.page.locator("form.ask summary").click()
+    await visitor.page.get_by_label("Sessions").fill("home")
+    await visitor.click("Ask")
+    kept, now = (visitor.page.get_by_role("region", name=name, exact=True) for name in ("Kept", "Now"))
+    await now.wait_for()
+    assert "Sessions: home" in await now.inner_text()
+    assert await kept.get_by_role("listitem").count() == 2
+    [only] = await now.get_by_role("listitem").all()
+    assert "under the mat" in await only.inner_text()
+    gone = kept.get_by_role("listitem").filter(has_text="with Rosa")
+    assert "only here" in await gone.inner_text()
+    await visitor.page.get_by_label("Question").fill("Who has the key of the office?")
+    await visitor.click("Clear filters")
+    await visitor.click("Ask")
+    await now.filter(has_text="Who has the key of the office?").wait_for()
+    await visitor.sees("2 units are in both.")
+    await visitor.click("Stop comparing")
+    await visitor.sees("What a prompt gets")
 
 
 async def test_content_is_asked_for_and_each_look_is_on_record(world: World, ana: Tenant, visitor: Visitor) -> None:
@@ -144,6 +173,30 @@ async def test_lists_page_on_the_server(ana: Tenant, visitor: Visitor) -> None:
     await visitor.click("Previous page")
     await visitor.page.locator(".card.unit").nth(19).wait_for()
     assert sum("/api/v1/units" in one for one in asked) == 3
+
+
+async def test_a_long_turn_is_read_in_short_answers(ana: Tenant, visitor: Visitor) -> None:
+    said = [{"role": "user", "content": f"{nth} " + "\x01日" * 5_000} for nth in range(45)]
+    body = {"session_id": "long", "turn_id": "1", "messages": said}
+    assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
+    sizes: list[int] = []
+    await visitor.sign_in(ana.token)
+
+    async def weigh(reply: Response) -> None:
+        if "/api/v1/turns" in reply.url:
+            sizes.append(len(await reply.body()))
+
+    visitor.page.on("response", weigh)
+    await visitor.open("turn?session_id=long&turn_id=1")
+    await visitor.click("Show content")
+    await visitor.page.locator(".card.unit").nth(19).wait_for()
+    await visitor.sees("there is more: open it")
+    await visitor.click("Next page")
+    await visitor.click("Next page")
+    await visitor.sees("Page 3")
+    assert await visitor.page.locator(".card.unit").count() == 5
+    assert max(sizes) < 200_000
+    assert max(sizes) > 50_000
 
 
 async def test_a_session_ends_with_the_sign_out_and_a_revoked_key(world: World, visitor: Visitor) -> None:
@@ -250,6 +303,50 @@ async def test_a_delivery_is_settled_as_a_person_found_it(world: World, ana: Ten
     assert await states(world, ana, "gateway") == ["skipped"]
 
 
+async def test_unknown_deliveries_that_match_are_settled_together_and_show_their_steps(
+    world: World, ana: Tenant, visitor: Visitor
+) -> None:
+    await hand_to(world.database, identity.host_id(ana.host), closed_port(), user=ana.host)
+    await remember(ana, "one", "two")
+    await world.sql(
+        "update afterturn.ledger_t l set status = 'add_unknown' from afterturn.host_t h"
+        " where h.host_id = l.host_id and h.name = :host and l.stage = 'gateway' returning 1",
+        host=ana.host,
+    )
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    await visitor.open(f"work?{urlencode({'tenant': ana.host})}")
+    await visitor.page.get_by_role("link", name="gateway").first.click()
+    steps = visitor.page.get_by_role("region", name="Steps of the delivery").get_by_role("listitem")
+    await steps.nth(2).wait_for()
+    shown = [await steps.nth(place).locator(".chip").inner_text() for place in range(3)]
+    assert shown == ["done", "unknown", "pending"]
+    await visitor.open(f"work?{urlencode({'tenant': ana.host})}")
+    await visitor.click("Settle all unknown deliveries that match")
+    await visitor.sees("2 unknown deliveries match.")
+    await visitor.page.get_by_label("It arrived: flush it").check()
+    await visitor.page.get_by_role("dialog").get_by_role("button", name="Settle").click()
+    await visitor.sees("2 changed.")
+    assert await states(world, ana, "gateway") == ["added"] * 2
+
+
+async def test_a_row_leads_to_its_turn_and_the_turn_to_its_rows(world: World, ana: Tenant, visitor: Visitor) -> None:
+    await fail(world, ana, "The boiler is old")
+    await visitor.sign_in(ana.token)
+    await visitor.open("work")
+    await visitor.page.get_by_label("Key of an operator").fill(await OperatorKeys(world.database).create("on call"))
+    await visitor.click("Sign in")
+    await visitor.page.get_by_label("Tenant").fill(ana.host)
+    await visitor.page.keyboard.press("Enter")
+    await visitor.page.get_by_role("link", name="Remove the filter Tenant").wait_for()
+    await visitor.page.get_by_role("link", name="extraction").first.click()
+    await visitor.click("Show the turn")
+    await visitor.click("Show content")
+    await visitor.sees("The boiler is old")
+    await visitor.page.get_by_role("link", name="Its rows of work").click()
+    await visitor.page.get_by_role("table", name="Rows").wait_for()
+    await visitor.sees("timeout: no answer")
+
+
 async def test_a_person_is_shown_with_sources_and_history(ana: Tenant, visitor: Visitor) -> None:
     said = {"session_id": "monday", "user_id": "rosa", "messages": [{"role": "user", "content": "I live in Porto."}]}
     assert (await ana.http.post("/api/v1/turns", json={**said, "turn_id": "1"})).status_code == 201
@@ -277,12 +374,15 @@ async def test_all_that_match_are_counted_first_and_then_changed(world: World, a
     await visitor.page.get_by_role("link", name="Remove the filter Tenant").wait_for()
     await visitor.click("Count")
     await visitor.sees("7 dead")
+    changes: list[str] = []
+    visitor.page.on("request", lambda one: changes.append(one.url) if one.method == "POST" else None)
     await visitor.click("Retry all dead rows that match")
     await visitor.sees("7 dead rows match.")
     assert await states(world, ana) == ["dead"] * 7
     await visitor.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
     await visitor.sees("7 changed.")
     assert await states(world, ana) == ["pending"] * 7
+    assert [one.rpartition("/operator")[2] for one in changes] == ["/jobs/matching"], "one call changes them"
     assert await states(world, other) == ["dead"]
     # Filters stand there when nothing matches, and in the address.
     await visitor.page.get_by_label("Error").fill("nothing")

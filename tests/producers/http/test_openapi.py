@@ -48,7 +48,7 @@ HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (
     "add build change check compare complete correct count create delete drain flush forget get link list pin prepare "
-    "recall restore revoke rotate search set settle switch unpin write"
+    "recall restore revoke rotate search set settle switch unpin watch write"
 )
 VERBS = frozenset(WORDS.split())
 
@@ -287,7 +287,9 @@ async def call_turns_and_recall(call: Caller, turn: dict[str, Any]) -> None:
     await call(409, "POST", f"{V1}/turns", {**turn, "messages": [{"role": "user", "content": "another"}]})
     refused = {**turn, "turn_id": ""}
     await call(200, "POST", f"{V1}/turns:batch", {"turns": [turn, refused]})
-    await call(200, "GET", f"{V1}/turns/monday/1")
+    shown = await call(200, "GET", f"{V1}/turns/monday/1")
+    await call(200, "GET", f"{V1}/turns/{shown['id']}")
+    await call(404, "GET", f"{V1}/turns/{NO_ID}")
     await call(200, "GET", f"{V1}/turns", session_id="monday", turn_id="1")
     await call(404, "GET", f"{V1}/turns/monday/2")
     await call(200, "GET", f"{V1}/turns", session_id="monday")
@@ -414,6 +416,9 @@ async def call_operator(world: World, call: Caller) -> None:
     first, *_ = (await call(200, "GET", f"{ops}/jobs", limit=5))["jobs"]
     await call(200, "GET", f"{ops}/jobs/{first['id']}")
     await call(200, "POST", f"{ops}/jobs", {**tenant, "action": "retry", "stage": "extraction", "ids": [NO_ID]})
+    where = {"tenant": "described", "status": "dead"}
+    counted = (await call(200, "GET", f"{ops}/jobs/count?tenant=described"))["counted_at"]
+    await call(200, "POST", f"{ops}/jobs/matching", {"action": "retry", "where": where, "counted_at": counted})
     await call(404, "GET", f"{ops}/jobs/{NO_ID}")
     await call(404, "POST", f"{ops}/jobs/{NO_ID}/settle", {"found": "delivered"})
     delivery = await open_unknown_delivery(world)
@@ -423,7 +428,9 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(200, "PUT", f"{ops}/targets", gateway)
     await call(409, "PUT", f"{ops}/targets", {**gateway, "bank": "another"})
     await call(200, "DELETE", f"{ops}/targets", **tenant)
-    for path in ("status", "audit", "targets", "jobs/count", "workers", "settings", "doctor"):
+    await world.figures.read_now()
+    await call(200, "GET", f"{ops}/figures/stream", for_s=0)
+    for path in ("figures", "status", "audit", "targets", "jobs/count", "workers", "settings", "doctor"):
         await call(200, "GET", f"{ops}/{path}")
 
 

@@ -1,7 +1,7 @@
 """The operator's interface: its own kind of key, every tenant, never content, each call noted."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from producers.service import operator_work
 from store import identity
 from store.errors import InvalidTenantName, NotFound
 from store.ledger.workers import WorkerRegistry
@@ -19,7 +20,7 @@ from store.tenancy.keys import Keys
 from store.tenancy.operator_keys import OperatorKeys
 from store.tenancy.sealing import Sealer
 from tests.client.loopback import closed_port
-from tests.producers.conftest import World
+from tests.producers.conftest import Tenant, World
 from tests.workers.targets import SEALING, hand_to
 
 V1 = "/api/v1/operator"
@@ -243,6 +244,7 @@ async def test_work_is_paged_counted_and_shown_without_content(
     await ask(operator, "GET", "/jobs", 422, params={**asked, "stage": "extraction"})
     await ask(operator, "GET", "/jobs", 422, params={"bank": SECRET})
     counts = await ask(operator, "GET", "/jobs/count", params=where)
+    assert counts.pop("counted_at")
     assert counts == {"pending": 3, "running": 0, "unknown": 0, "dead": 0}
     assert (await ask(operator, "GET", "/jobs/count", params={**where, "status": "dead"}))["pending"] == 0
     assert (await ask(operator, "GET", "/jobs/count", params={**where, "older_than_s": 3600}))["pending"] == 0
@@ -309,6 +311,100 @@ async def test_a_filter_by_what_is_not_there_is_refused_and_one_by_state_finds_d
     done = await ask(operator, "POST", settle, json={"found": "not-delivered", "then": "skip"})
     assert (done["was"], done["state"]) == ("add_failed", "skipped")
     await ask(operator, "POST", settle, 404, json={"found": "delivered"})
+
+
+#: Makes work of a tenant fail in a stage, as if a worker had closed it so.
+FAIL = "update afterturn.ledger_t set status = :status, attempts = 5 where host_id = :host and stage = :stage"
+
+
+async def add_failed_turns(world: World, tenant: Tenant, turn: dict[str, Any], names: Sequence[str]) -> None:
+    """Store turns whose work in a stage is dead; other rows of the tenant stay as they are."""
+    for name in names:
+        assert (await tenant.http.post("/api/v1/turns", json={**turn, "turn_id": name})).status_code == 201
+        turns = identity.host_id(tenant.host), name
+        session = identity.session_id(identity.bank_id(turns[0], "default"), turn["session_id"])
+        await world.sql(
+            f"{FAIL} and turn_id = :turn returning 1",
+            host=turns[0],
+            stage="embedding",
+            status="dead",
+            turn=identity.turn_id(session, name),
+        )
+
+
+async def read_statuses(world: World, tenant: Tenant, stage: str) -> list[str]:
+    statement = "select status from afterturn.ledger_t where host_id = :host and stage = :stage order by position"
+    return [row.status for row in await world.sql(statement, host=identity.host_id(tenant.host), stage=stage)]
+
+
+async def test_all_that_match_and_were_counted_are_changed_by_one_call(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant, other = await world.tenant(), await world.tenant()
+    await add_failed_turns(world, tenant, turn, ["1", "2", "3"])
+    await add_failed_turns(world, other, turn, ["1"])
+    where = {"tenant": tenant.host, "status": "dead"}
+    counted = await ask(operator, "GET", "/jobs/count", params=where)
+    assert counted["dead"] == 3
+    # What fails after the count was not asked about.
+    await add_failed_turns(world, tenant, turn, ["4"])
+    body = {"action": "retry", "where": where, "counted_at": counted["counted_at"]}
+    done = await ask(operator, "POST", "/jobs/matching", json=body)
+    assert done == {"ok": True, "changed": 3, "left": 0, "cursor": None}
+    assert await read_statuses(world, tenant, "embedding") == ["pending"] * 3 + ["dead"]
+    assert await read_statuses(world, other, "embedding") == ["dead"]
+    again = await ask(operator, "POST", "/jobs/matching", json=body)
+    assert (again["changed"], again["left"]) == (0, 0)
+    later = (await ask(operator, "GET", "/jobs/count", params=where))["counted_at"]
+    dropped = {"action": "drop", "where": where, "counted_at": later, "reason": "no use"}
+    assert (await ask(operator, "POST", "/jobs/matching", json=dropped))["changed"] == 1
+    assert await read_statuses(world, tenant, "embedding") == ["pending"] * 3 + ["skipped"]
+    await world.recorder.flush()
+    calls = (await ask(operator, "GET", "/audit", params={"tenant": tenant.host}))["calls"]
+    assert f"POST {V1}/jobs/matching" in {call["operation"] for call in calls}
+
+
+async def test_what_one_call_has_no_time_for_is_changed_by_the_next(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_work, "MOST_CHANGED", 2)
+    monkeypatch.setattr(operator_work, "TOGETHER_S", 0.0)
+    tenant = await world.tenant()
+    await add_failed_turns(world, tenant, turn, ["1", "2", "3", "4", "5"])
+    where = {"tenant": tenant.host, "status": "dead", "stage": "embedding"}
+    counted = await ask(operator, "GET", "/jobs/count", params=where)
+    body = {"action": "retry", "where": where, "counted_at": counted["counted_at"]}
+    told, cursor = list[int](), None
+    while not told or cursor:
+        done = await ask(operator, "POST", "/jobs/matching", json={**body, "cursor": cursor})
+        told, cursor = [*told, done["changed"]], done["cursor"]
+    assert told == [2, 2, 1]
+    assert await read_statuses(world, tenant, "embedding") == ["pending"] * 5
+    await ask(operator, "POST", "/jobs/matching", 422, json={**body, "action": "drop", "cursor": "another list's"})
+
+
+async def test_deliveries_that_match_are_settled_by_one_finding(
+    world: World, operator: httpx.AsyncClient, turn: dict[str, Any]
+) -> None:
+    tenant = await world.tenant()
+    host = identity.host_id(tenant.host)
+    await hand_to(world.database, host, closed_port(), user=tenant.host)
+    for name in ("1", "2"):
+        said = {**turn, "turn_id": name, "gateway": True}
+        assert (await tenant.http.post("/api/v1/turns", json=said)).status_code == 201
+    await world.sql(f"{FAIL} returning 1", host=host, stage="gateway", status="add_unknown")
+    where = {"tenant": tenant.host, "stage": "gateway", "state": "add_unknown"}
+    counted = await ask(operator, "GET", "/jobs/count", params=where)
+    assert counted["unknown"] == 2
+    body = {"action": "settle", "where": where, "counted_at": counted["counted_at"], "found": "not-delivered"}
+    for wrong in (body, {**body, "found": None}, {**body, "where": {"tenant": tenant.host}, "then": "skip"}):
+        await ask(operator, "POST", "/jobs/matching", 422, json=wrong)
+    done = await ask(operator, "POST", "/jobs/matching", json={**body, "then": "skip"})
+    assert (done["changed"], done["left"]) == (2, 0)
+    assert await read_statuses(world, tenant, "gateway") == ["skipped"] * 2
+    # A delivery that may have arrived is never sent again by itself (L9): it is no row to retry.
+    retry = {"action": "retry", "where": {"tenant": tenant.host}, "counted_at": counted["counted_at"]}
+    await ask(operator, "POST", "/jobs/matching", 422, json=retry)
 
 
 async def test_workers_are_listed_and_drained(world: World, operator: httpx.AsyncClient) -> None:

@@ -171,6 +171,47 @@ async def test_what_was_accepted_by_a_name_is_asked_for_by_it(
     assert changed.json()["bank"] == bank
 
 
+async def test_so_much_of_a_turn_is_shown_as_is_asked_for(ana: Tenant) -> None:
+    picture = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}]
+    said = [{"role": "user", "content": text} for text in ("äö" * 50, "short", picture)]
+    body = {"session_id": "s", "turn_id": "1", "messages": said}
+    assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
+    for path, names in (("/api/v1/turns/s/1", {}), ("/api/v1/turns", {"session_id": "s", "turn_id": "1"})):
+        whole = (await ana.http.get(path, params=names)).json()
+        assert (len(whole["messages"]), whole["more_messages"], whole["messages"][0]["cut"]) == (3, False, False)
+        first = (await ana.http.get(path, params={**names, "messages": 1, "characters": 3})).json()
+        assert ([one["content"] for one in first["messages"]], first["more_messages"]) == (["äöä"], True)
+        assert first["messages"][0]["cut"] is True
+        rest = (await ana.http.get(path, params={**names, "from_ordinal": 1, "characters": 100})).json()
+        assert [(one["ordinal"], one["cut"]) for one in rest["messages"]] == [(1, False), (2, True)]
+        assert [set(part) for part in rest["messages"][1]["parts"]] == [{"type"}] * len(rest["messages"][1]["parts"])
+        assert (await ana.http.get(path, params={**names, "messages": 0})).json()["messages"] == []
+        assert (await ana.http.get(path, params={**names, "characters": 0})).status_code == 422
+    assert (await ana.http.get("/api/v1/turns", params={"session_id": "s", "characters": 3})).status_code == 422
+
+
+@pytest.mark.law("L6")
+async def test_a_turn_is_found_by_the_id_that_its_work_has(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    private = await world.tenant(ana.host, user="rosa")
+    said = {**turn, "bank": "~rosa/trips"}
+    assert (await private.http.post("/api/v1/turns", json=said)).status_code == 201
+    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+    names = {"session_id": turn["session_id"], "turn_id": turn["turn_id"]}
+    shown = (await ana.http.get("/api/v1/turns", params=names)).json()
+    hers = (await ana.http.get("/api/v1/turns", params={**names, "bank": said["bank"]})).json()
+    place = f"/api/v1/turns/{shown['id']}"
+    assert (await ana.http.get(place)).json() == {"bank": "default", **names}
+    assert (await private.http.get(f"/api/v1/turns/{hers['id']}")).json() == {"bank": said["bank"], **names}
+    other, another = await world.tenant(), await world.tenant(ana.host, user="tom")
+    assert (await other.http.get(place)).status_code == 404
+    assert (await another.http.get(f"/api/v1/turns/{hers['id']}")).status_code == 404
+    for unit in shown["messages"]:
+        assert (await ana.http.delete(f"/api/v1/units/{unit['unit_id']}")).status_code in {200, 204}
+    assert (await ana.http.get(place)).status_code == 404, "nothing of it is remembered"
+    for one in (private, other, another):
+        await one.http.aclose()
+
+
 async def test_a_turn_that_wants_no_gateway_skips_it(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
     await hand_to(world.database, host_id(ana.host), closed_port(), user=ana.host)
     await ana.http.post(TURNS, json={**turn, "gateway": False})

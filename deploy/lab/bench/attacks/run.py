@@ -13,7 +13,7 @@ import httpx
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from deploy.lab.bench.attacks import connections, contents, floods, queues, values
+from deploy.lab.bench.attacks import connections, consoles, contents, floods, queues, values
 from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
@@ -45,6 +45,7 @@ SIZE = text("select pg_database_size(current_database())")
 #: All attacks; those that leave much work for the workers come last.
 ATTACKS: Sequence[Attack] = (
     *connections.ATTACKS,
+    *consoles.ATTACKS,
     *values.ATTACKS,
     *queues.ATTACKS,
     *floods.ATTACKS,

@@ -321,6 +321,8 @@ class JobCounts(Shape):
     """deliveries that may have arrived"""
     dead: int
     """quarantined rows"""
+    counted_at: datetime
+    """time of the count: `POST /api/v1/operator/jobs/matching` takes it and changes what was counted"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +359,20 @@ class JobsChanged(Shape):
     """number of changed rows"""
     left: int
     """number of the others: they changed meanwhile, or do not allow this change"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchingChanged(Shape):
+    """The rows that match are changed, as far as they were seen in the time of one call."""
+
+    ok: bool = True
+    """always true"""
+    changed: int
+    """number of changed rows"""
+    left: int
+    """number of the others: they changed meanwhile, or do not allow this change"""
+    cursor: str | None
+    """asks for the rest with the same body; null: every row was seen"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

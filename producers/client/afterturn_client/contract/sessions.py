@@ -27,6 +27,18 @@ class SessionMessage(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnPlace(Shape):
+    """The names of a turn."""
+
+    bank: str
+    """name of the bank"""
+    session_id: str | None
+    """the caller's own id of the session; null: it has none"""
+    turn_id: str | None
+    """the caller's own id of the turn; null: it has none"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDetails(Shape):
     """A session with its newest messages."""
 

@@ -32,35 +32,53 @@ function address(path, query) {
   return url;
 }
 
-/** Call the API and return its JSON; null for an empty answer. `accept`: statuses that are answers. Raises ApiError, NoAnswer. */
-export async function call(method, path, { query, body, accept = [] } = {}) {
-  const headers = {};
+/** Send a call; `headers` beside those of the session. Raises NoAnswer. */
+async function send(method, path, { query, body, headers = {}, signal = AbortSignal.timeout(PATIENCE_MS) }) {
   const half = session.half();
   if (half) headers["x-console-session"] = half;
   if (body !== undefined) headers["content-type"] = "application/json";
-  let response;
   try {
-    response = await fetch(address(path, query), {
+    return await fetch(address(path, query), {
       method,
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       credentials: "same-origin",
       cache: "no-store",
       redirect: "error",
-      signal: AbortSignal.timeout(PATIENCE_MS),
+      signal,
     });
   } catch (error) {
     throw new NoAnswer(error.name === "TimeoutError" ? "timeout" : "network");
   }
-  if (response.status === 204) return null;
-  const answer = await response.json().catch(() => null);
-  if ((response.ok || accept.includes(response.status)) && answer !== null) return answer;
-  const error = answer?.error || { code: `HTTP ${response.status}`, message: response.statusText };
-  if (response.status === 401 && half) {
+}
+
+/** Return the error that a refusal tells; with the session's end, all of the console is told. */
+function refusal(response, answer) {
+  if (response.status === 401 && session.half()) {
     session.forget();
     ended.dispatchEvent(new Event("end"));
   }
-  throw new ApiError(response.status, error, answer?.request_id);
+  const error = answer?.error || { code: `HTTP ${response.status}`, message: response.statusText };
+  return new ApiError(response.status, error, answer?.request_id);
+}
+
+const readJson = (response) => response.json().catch(() => null);
+
+/** Call the API and return its JSON; null for an empty answer. `accept`: statuses that are answers. Raises ApiError, NoAnswer. */
+export async function call(method, path, { accept = [], ...more } = {}) {
+  const response = await send(method, path, more);
+  if (response.status === 204) return null;
+  const answer = await readJson(response);
+  if ((response.ok || accept.includes(response.status)) && answer !== null) return answer;
+  throw refusal(response, answer);
+}
+
+/** Open a stream of server-sent events after the one named `last`, and return its bytes. Raises ApiError, NoAnswer. */
+export async function openEvents(path, { last, signal }) {
+  const headers = { accept: "text/event-stream", ...(last && { "last-event-id": last }) };
+  const response = await send("GET", path, { headers, signal });
+  if (response.ok) return response.body;
+  throw refusal(response, await readJson(response));
 }
 
 const V1 = "/api/v1";
@@ -74,7 +92,8 @@ export const listBanks = (query) => call("GET", `${V1}/banks`, { query });
 export const listSessions = (query) => call("GET", `${V1}/sessions`, { query });
 export const listTurns = (query) => call("GET", `${V1}/turns`, { query });
 export const listUnits = (query) => call("GET", `${V1}/units`, { query });
-export const getTurn = (bank, session_id, turn_id) => call("GET", `${V1}/turns`, { query: { bank, session_id, turn_id } });
+export const getTurn = (query) => call("GET", `${V1}/turns`, { query });
+export const findTurn = (id) => call("GET", `${V1}/turns/${encodeURIComponent(id)}`);
 export const getFreshness = (bank) => call("GET", `${V1}/freshness`, { query: { bank } });
 export const getUnit = (bank, id) => call("GET", unitPath(id), { query: { bank } });
 export const correctUnit = (bank, id, body) => call("PATCH", unitPath(id), { query: { bank }, body });
@@ -91,13 +110,12 @@ export const createErasure = (body) => call("POST", `${V1}/erasures`, { body });
 export const getErasure = (id) => call("GET", `${V1}/erasures/${encodeURIComponent(id)}`);
 
 const OPERATOR = `${V1}/operator`;
-export const getHealth = () => call("GET", "/health/ready", { accept: [503] });
-export const getStatus = () => call("GET", `${OPERATOR}/status`);
-export const listWorkers = () => call("GET", `${OPERATOR}/workers`);
+export const FIGURES = `${OPERATOR}/figures/stream`;
 export const listTenants = (query) => call("GET", `${OPERATOR}/tenants`, { query });
 export const listJobs = (query) => call("GET", `${OPERATOR}/jobs`, { query });
 export const countJobs = (query) => call("GET", `${OPERATOR}/jobs/count`, { query });
 export const getJob = (id, tenant) => call("GET", `${OPERATOR}/jobs/${encodeURIComponent(id)}`, { query: { tenant } });
+export const changeMatchingJobs = (body) => call("POST", `${OPERATOR}/jobs/matching`, { body });
 export const changeJobs = (body) => call("POST", `${OPERATOR}/jobs`, { body });
 export const settleDelivery = (id, body) => call("POST", `${OPERATOR}/jobs/${encodeURIComponent(id)}/settle`, { body });
 export const getTenant = (id) => call("GET", `${OPERATOR}/tenants/${encodeURIComponent(id)}`);

@@ -6,12 +6,17 @@ import { language } from "./texts.js";
 // Of the browser's own places, the one that speaks the chosen language: English dates are not the same everywhere.
 const place = navigator.languages.find((one) => one.split("-")[0] === language) || language;
 const MOMENT = new Intl.DateTimeFormat(place, { dateStyle: "medium", timeStyle: "short" });
+const CLOCK = new Intl.DateTimeFormat(place, { hour: "2-digit", minute: "2-digit" });
 const NUMBER = new Intl.NumberFormat(language);
 const SCORE = new Intl.NumberFormat(language, { minimumFractionDigits: 3, maximumFractionDigits: 3 });
+const RATE = new Intl.NumberFormat(language, { maximumSignificantDigits: 3 });
 const MS = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
 
 export const number = (value) => NUMBER.format(value);
 export const score = (value) => SCORE.format(value);
+export const rate = (value) => RATE.format(value);
+/** The time of day of a moment, in seconds since 1970, in the reader's zone. */
+export const clock = (seconds) => CLOCK.format(seconds * 1000);
 export const ms = (value) => MS.format(value);
 
 /** A moment in the reader's zone, with UTC on hover. */

@@ -1,17 +1,36 @@
 // The work of one turn: its row in every stage, and what is recorded of each attempt.
 
 import { html, useState } from "../vendor/htm-preact.js";
-import { getJob, settleDelivery } from "../core/api.js";
+import { findTurn, getJob, settleDelivery } from "../core/api.js";
 import { Moment, Said, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Chip, Copy, Loaded, Page, Status, Table } from "../core/parts.js";
+import { FINDINGS, Findings, asFound } from "../core/settling.js";
 import { t } from "../core/texts.js";
 
-// Deliveries that a person may settle, and what may be found and happen next.
+// Deliveries that a person may settle.
 const UNSETTLED = new Set(["add_unknown", "add_failed", "flush_failed"]);
-const FINDINGS = ["delivered/flush", "delivered/done", "not-delivered/retry", "not-delivered/skip"];
 
-export function Job({ query: { id, tenant } }) {
+// The steps of a delivery, each with the event that ends it; and by the state of its row: the step where it stands, and
+// how that went wrong.
+const STEPS = [
+  { name: "accepted" },
+  { name: "add", event: "memory_gateway_add_succeeded" },
+  { name: "flush", event: "memory_gateway_flush_succeeded" },
+];
+const PLACES = {
+  pending: [1, "pending"],
+  adding: [1],
+  add_unknown: [1, "unknown"],
+  add_failed: [1, "dead"],
+  dead: [1, "dead"],
+  added: [2, "pending"],
+  flushing: [2],
+  flush_failed: [2, "dead"],
+  flushed: [3],
+};
+
+export function Job({ who, query: { id, tenant } }) {
   const job = useLoad(() => getJob(id, tenant), [id, tenant]);
   const [open, setOpen] = useState(false);
   const [said, say] = useState("");
@@ -25,9 +44,12 @@ export function Job({ query: { id, tenant } }) {
     ${said && html`<p class="toast" role="status">${said}</p>`}
     ${open && html`<${Settle} id=${id} tenant=${tenant} close=${() => setOpen(false)} done=${done} />`}
     <${Loaded} of=${job}>${(found) => html`
-      ${found.jobs.some((row) => UNSETTLED.has(row.state)) &&
-      html`<div class="actions start spaced"><button type="button" onClick=${() => setOpen(true)}>${t("settle.do")}</button></div>`}
+      <div class="actions start spaced">
+        ${found.jobs.some((row) => UNSETTLED.has(row.state)) && html`<button type="button" onClick=${() => setOpen(true)}>${t("settle.do")}</button>`}
+        ${who.tenant && who.tenant === found.jobs[0].tenant && html`<${ToTurn} id=${found.turn_id} />`}
+      </div>
       <${Table} label=${t("job.rows")} columns=${columns} rows=${found.jobs.map(describe)} />
+      ${found.jobs.filter(({ stage }) => stage === "gateway").map((row) => html`<${Delivery} row=${row} history=${found.history} />`)}
       <section class="spaced">
         <h2>${t("job.history")}</h2>
         ${found.history.length === 0
@@ -39,22 +61,50 @@ export function Job({ query: { id, tenant } }) {
   <//>`;
 }
 
+/** Goes to the turn in memory, whose names only its tenant's key may read. */
+function ToTurn({ id }) {
+  const [error, fail] = useState(null);
+  const go = async () => {
+    try {
+      location.hash = linkTo("turn", await findTurn(id));
+    } catch (found) {
+      fail(found);
+    }
+  };
+  if (error) return html`<p class="note">${error.status === 404 ? t("job.noturn") : error.message}</p>`;
+  return html`<button type="button" onClick=${go}>${t("job.turn")}</button>`;
+}
+
+/** The way of a delivery: each step, and where it stands. */
+function Delivery({ row, history }) {
+  const [at, wrong] = PLACES[row.state] || [];
+  const done = at === undefined ? -1 : at;
+  const when = (event) => history.findLast((one) => one.event === event)?.at;
+  const status = (place) => (place === at && wrong ? wrong : place < done || row.state === "flushed" ? "done" : place === done ? "running" : "pending");
+  return html`<section class="card spaced" aria-labelledby="delivery">
+    <h2 id="delivery">${t("job.delivery")}</h2>
+    ${row.state === "skipped"
+      ? html`<p class="quiet">${t("job.delivery.skipped")}</p>`
+      : html`<ol class="stages">
+          ${STEPS.map(({ name, event }, place) => html`<li>
+            <span class="strong">${t(`delivery.${name}`)}</span>
+            <${Status} of=${status(place)} />
+            <span class="quiet">${status(place) === "done" && event ? html`<${Moment} at=${when(event)} />` : ""}</span>
+          </li>`)}
+        </ol>`}
+  </section>`;
+}
+
 /** Settle a delivery as a person found it at the gateway. */
 function Settle({ id, tenant, close, done }) {
   const [chosen, choose] = useState(FINDINGS[0]);
   const act = async () => {
-    const [found, then] = chosen.split("/");
-    await settleDelivery(id, { found, then, tenant });
+    await settleDelivery(id, { ...asFound(chosen), tenant });
     return t("settle.done");
   };
   return html`<${Change} title=${t("settle.title")} verb=${t("settle.do")} act=${act} close=${close} done=${done}>
     <p>${t("settle.lead")}</p>
-    <fieldset>
-      <legend>${t("settle.found")}</legend>
-      ${FINDINGS.map((one) => html`<label class="check wide"
-        ><input type="radio" name="finding" checked=${chosen === one} onChange=${() => choose(one)} />${t(`settle.${one}`)}</label
-      >`)}
-    </fieldset>
+    <${Findings} chosen=${chosen} choose=${choose} />
   <//>`;
 }
 

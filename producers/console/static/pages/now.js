@@ -1,118 +1,114 @@
-// How it goes now: depth and age of each queue, workers, health.
+// How it goes now, and how it went in the last hour: told by a stream while the page is in view.
 
-import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
-import { getHealth, getStatus, listWorkers } from "../core/api.js";
-import { Moment, age, number } from "../core/format.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
+import { FIGURES } from "../core/api.js";
+import { Chart } from "../core/chart.js";
+import { EventStream } from "../core/events.js";
+import { Moment, age, ms, number, rate } from "../core/format.js";
 import { linkTo } from "../core/hooks.js";
 import { Chip, Empty, Failure, Loading, Page, Table } from "../core/parts.js";
 import { t } from "../core/texts.js";
 
-// The figures are read every 5 s at most, and never for more than a tenth of the time: all turns are counted for them.
-const EVERY_MS = 5000;
-const PAUSE = 9;
-const SAMPLES = 720;
+const HOUR_MS = 3_600_000;
 const HEALTH = { ready: "good", degraded: "warn", failing: "status-dead" };
 
-/** Read all figures again and again while the page is in view: { value, error, samples, every }. */
+/** Watch the figures while the page is in view: { report, samples, error }; what was told stays while a stream is broken. */
 function useFigures() {
-  const [state, set] = useState({ samples: [], every: EVERY_MS });
+  const [state, set] = useState({ samples: [] });
   useEffect(() => {
-    let timer;
-    let over = false;
-    const read = async () => {
-      const began = performance.now();
-      let next = {};
-      if (!document.hidden) {
-        try {
-          const [status, { workers }, health] = await Promise.all([getStatus(), listWorkers(), getHealth()]);
-          next = { value: { status, workers, health }, error: null };
-        } catch (error) {
-          next = { error };
-        }
-      }
-      if (over) return;
-      const every = Math.max(EVERY_MS, PAUSE * (performance.now() - began));
-      set((before) => ({
-        ...before,
-        ...next,
-        every,
-        samples: next.value ? [...before.samples, sample(next.value.status)].slice(-SAMPLES) : before.samples,
-      }));
-      timer = setTimeout(read, every);
-    };
-    const seen = () => {
-      if (document.hidden) return;
-      clearTimeout(timer);
-      read();
-    };
+    const tell = (report) => set(({ samples }) => ({ report, samples: ofAnHour([...samples, ...report.samples]) }));
+    const broke = (error) => set((before) => ({ ...before, error }));
+    const stream = new EventStream(FIGURES, { tell, broke });
+    const seen = () => (document.hidden ? stream.stop() : stream.start());
     document.addEventListener("visibilitychange", seen);
-    read();
+    seen();
     return () => {
-      over = true;
-      clearTimeout(timer);
       document.removeEventListener("visibilitychange", seen);
+      stream.stop();
     };
   }, []);
   return state;
 }
 
-const undone = (counts) => (counts.pending || 0) + (counts.running || 0);
-const sample = (status) => Object.fromEntries(Object.entries(status.rows).map(([stage, counts]) => [stage, undone(counts)]));
+function ofAnHour(samples) {
+  const newest = Date.parse(samples[samples.length - 1].at);
+  return samples.filter(({ at }) => newest - Date.parse(at) <= HOUR_MS);
+}
 
 export function Now() {
-  const { value, error, samples, every } = useFigures();
-  return html`<${Page} title=${t("now.title")} lead=${t("now.lead", { s: number(Math.round(every / 1000)) })}>
+  const { report, samples, error } = useFigures();
+  return html`<${Page} title=${t("now.title")} lead=${t("now.lead")}>
     ${error && html`<${Failure} error=${error} />`}
-    ${!value && !error && html`<${Loading} />`}
-    ${value && html`<${Figures} ...${value} samples=${samples} />`}
+    ${!report && !error && html`<${Loading} />`}
+    ${report && html`<${Figures} report=${report} samples=${samples} />`}
   <//>`;
 }
 
-function Figures({ status, workers, health, samples }) {
-  const stages = Object.entries(status.rows);
-  const columns = [t("work.stage"), ...["pending", "running", "unknown", "dead"].map((one) => t(`status.${one}`)), t("now.oldest"), t("now.depth")];
+const sum = (counts) => Object.values(counts || {}).reduce((all, one) => all + one, 0);
+
+function Figures({ report, samples }) {
+  const newest = samples[samples.length - 1];
+  const oldest = Math.max(0, ...Object.values(newest.oldest_s || {}));
   return html`
     <dl class="figures">
-      <div><dt>${t("now.health")}</dt><dd><${Chip} kind=${HEALTH[health.status]}>${t(`now.health.${health.status}`)}<//></dd></div>
-      <div><dt>${t("now.turns")}</dt><dd>${number(status.turns)}</dd></div>
-      <div><dt>${t("now.undone")}</dt><dd><a href=${linkTo("work")}>${number(status.undone)}</a></dd></div>
-      <div><dt>${t("now.dead")}</dt><dd><a href=${linkTo("work", { status: "dead" })}>${number(status.dead)}</a></dd></div>
-      <div><dt>${t("now.oldest")}</dt><dd>${status.undone ? age(status.oldest_undone_s) : "–"}</dd></div>
+      <div><dt>${t("now.health")}</dt><dd><${Chip} kind=${HEALTH[report.status]}>${t(`now.health.${report.status}`)}<//></dd></div>
+      <div><dt>${t("now.accepted")}</dt><dd>${newest.turns_per_s === null ? "–" : rate(newest.turns_per_s)}</dd></div>
+      <div><dt>${t("now.undone")}</dt><dd><a href=${linkTo("work")}>${number(sum(newest.undone))}</a></dd></div>
+      <div><dt>${t("now.failed")}</dt><dd><a href=${linkTo("work", { status: "dead" })}>${number(sum(newest.failed))}</a></dd></div>
+      <div><dt>${t("now.oldest")}</dt><dd>${oldest ? age(oldest) : "–"}</dd></div>
     </dl>
-    ${[...Object.entries(health.failing).map(([part, why]) => `${part}: ${why}`), ...health.reasons].map(
+    ${[...Object.entries(report.failing).map(([part, why]) => `${part}: ${why}`), ...report.reasons].map(
       (reason) => html`<p class="note warn">${reason}</p>`,
     )}
-    <section class="spaced">
-      <h2>${t("now.stages")}</h2>
-      <div class="framed"><${Table} label=${t("now.stages")} columns=${columns} rows=${stages.map(([stage, counts]) => [
-        html`<a class="strong" href=${linkTo("work", { stage })}>${stage}</a>`,
-        number(counts.pending), number(counts.running), number(counts.unknown), number(counts.dead),
-        status.oldest_by_stage_s[stage] ? age(status.oldest_by_stage_s[stage]) : "–",
-        html`<${Line} values=${samples.map((one) => one[stage] || 0)} />`,
-      ])} /></div>
-    </section>
-    <section class="spaced">
-      <h2>${t("now.workers")}</h2>
-      ${workers.length === 0
-        ? html`<${Empty} title=${t("now.noworkers")} help=${t("now.noworkers.help")} />`
-        : html`<div class="framed"><${Table} label=${t("now.workers")}
-            columns=${[t("job.worker"), t("now.state"), t("now.version"), t("now.works"), t("now.claims"), t("now.seen")]}
-            rows=${workers.map((one) => [
-              html`<code class="id">${one.worker}</code>`,
-              html`<${Chip} kind=${one.state === "working" ? "good" : "warn"}>${t(`state.${one.state}`)}<//>`,
-              one.version,
-              one.stages.join(", "),
-              number(one.claims),
-              html`<${Moment} at=${one.seen_at} />`,
-            ])} /></div>`}
-    </section>`;
+    <${Charts} samples=${samples} stages=${Object.keys(report.rows)} />
+    <${Stages} rows=${report.rows} oldest=${newest.oldest_s || {}} />
+    <${Workers} workers=${report.workers} />`;
 }
 
-/** The last values as a line; the table beside it says the newest in numbers. */
-function Line({ values }) {
-  const most = Math.max(1, ...values);
-  const points = values.map((value, place) => `${(100 * place) / Math.max(1, values.length - 1)},${19 - (18 * value) / most}`);
-  return html`<svg class="line" viewBox="0 0 100 20" preserveAspectRatio="none" role="img" aria-label=${number(values[values.length - 1] || 0)}>
-    <polyline points=${points.join(" ")}></polyline>
-  </svg>`;
+/** The last hour. A stage without a figure has none of it; where the ledger was not read, the line is broken. */
+function Charts({ samples, stages }) {
+  const times = samples.map(({ at }) => Date.parse(at) / 1000);
+  const line = (label, of) => ({ label, values: samples.map((one) => of(one) ?? null) });
+  const byStage = (of, none) => stages.map((stage) => line(stage, (one) => of(one) && (of(one)[stage] ?? none)));
+  const chart = (name, lines, say) => html`<${Chart} title=${t(`chart.${name}`)} times=${times} lines=${lines} say=${say} />`;
+  return html`<section class="spaced">
+    <h2>${t("now.hour")}</h2>
+    <div class="charts">
+      ${chart("undone", byStage((one) => one.undone, 0), number)}
+      ${chart("rate", [line(t("chart.accepted"), (one) => one.turns_per_s), ...byStage((one) => one.done_per_s, 0)], rate)}
+      ${chart("recall", [line("p50", (one) => one.recall_p50_ms), line("p95", (one) => one.recall_p95_ms)], (value) => t("recall.ms", { n: ms(value) }))}
+      ${chart("age", byStage((one) => one.age_p95_s, null), (value) => t("chart.seconds", { n: rate(value) }))}
+    </div>
+  </section>`;
+}
+
+function Stages({ rows, oldest }) {
+  const statuses = ["pending", "running", "unknown", "dead"];
+  return html`<section class="spaced">
+    <h2>${t("now.stages")}</h2>
+    <div class="framed"><${Table} label=${t("now.stages")}
+      columns=${[t("work.stage"), ...statuses.map((one) => t(`status.${one}`)), t("now.oldest")]}
+      rows=${Object.entries(rows).map(([stage, counts]) => [
+        html`<a class="strong" href=${linkTo("work", { stage })}>${stage}</a>`,
+        ...statuses.map((one) => number(counts[one])),
+        oldest[stage] ? age(oldest[stage]) : "–",
+      ])} /></div>
+  </section>`;
+}
+
+function Workers({ workers }) {
+  if (workers.length === 0) return html`<${Empty} title=${t("now.noworkers")} help=${t("now.noworkers.help")} />`;
+  return html`<section class="spaced">
+    <h2>${t("now.workers")}</h2>
+    <div class="framed"><${Table} label=${t("now.workers")}
+      columns=${[t("job.worker"), t("now.state"), t("now.version"), t("now.works"), t("now.claims"), t("now.seen")]}
+      rows=${workers.map((one) => [
+        html`<code class="id">${one.worker}</code>`,
+        html`<${Chip} kind=${one.state === "working" ? "good" : "warn"}>${t(`state.${one.state}`)}<//>`,
+        one.version,
+        one.stages.join(", "),
+        number(one.claims),
+        html`<${Moment} at=${one.seen_at} />`,
+      ])} /></div>
+  </section>`;
 }

@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { listBanks, recall } from "../core/api.js";
 import { Moment, Named, Said, ms, number, score } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
+import { Comparison } from "../core/comparison.js";
 import { Chip, Copy, Empty, Failure, Loading, Page, Table } from "../core/parts.js";
 import { FILTERS, MOST, SETTINGS, bodyOf, explainMiss } from "../core/recalls.js";
 import { t } from "../core/texts.js";
@@ -16,6 +17,7 @@ const BANKS = 200;
 export function Recall({ query }) {
   const [asked, setAsked] = useState(null);
   const [state, set] = useState({});
+  const [kept, keep] = useState(null);
   const turn = useRef(0);
   const ask = async (question, bank, chosen) => {
     // The question is content: it stays out of the address, and so out of the browser's history.
@@ -36,7 +38,10 @@ export function Recall({ query }) {
     <div aria-live="polite">
       ${state.busy && html`<${Loading} />`}
       ${state.error && html`<${Failure} error=${state.error} />`}
-      ${state.answer && html`<${Answer} answer=${state.answer} asked=${asked} />`}
+      ${kept && html`<p class="note">${t("compare.kept")} <button type="button" class="small" onClick=${() => keep(null)}>${t("compare.stop")}</button></p>`}
+      ${state.answer && !kept && html`<div class="actions start spaced"><button type="button" onClick=${() => keep({ asked, answer: state.answer })}>${t("compare.keep")}</button></div>`}
+      ${state.answer && kept && kept.answer !== state.answer && html`<${Comparison} first=${kept} second=${{ asked, answer: state.answer }} />`}
+      ${state.answer && !(kept && kept.answer !== state.answer) && html`<${Answer} answer=${state.answer} asked=${asked} />`}
       ${!state.busy && !state.error && !state.answer &&
       html`<${Empty} title=${t("recall.start")} help=${t("recall.start.help")} />`}
     </div>

@@ -4,13 +4,16 @@ import { html, useEffect } from "../vendor/htm-preact.js";
 import { getTurn } from "../core/api.js";
 import { Moment, Named, Said, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
-import { Chip, Empty, Gate, Loaded, Page, Status, bankCrumb } from "../core/parts.js";
+import { Chip, Empty, Gate, Loaded, Page, Paged, Status, bankCrumb } from "../core/parts.js";
 import { t } from "../core/texts.js";
 
 const WATCH_MS = 1000;
+// Of a page, so that no answer is long however long the turn is.
+const MESSAGES = 20;
+const CHARACTERS = 1500;
 const MOVING = new Set(["pending", "running"]);
 
-export function Turn({ query }) {
+export function Turn({ who, query }) {
   const { bank = "default", session_id, turn_id } = query;
   const crumbs = [
     { text: t("nav.memory"), to: linkTo("memory") },
@@ -18,12 +21,12 @@ export function Turn({ query }) {
     { text: session_id, to: linkTo("session", { bank, session_id }) },
   ];
   return html`<${Page} title=${html`<${Named} name=${turn_id} />`} lead=${t("turns.turn")} crumbs=${crumbs}>
-    <${Gate}><${WatchedTurn} bank=${bank} session_id=${session_id} turn_id=${turn_id} /><//>
+    <${Gate}><${WatchedTurn} bank=${bank} session_id=${session_id} turn_id=${turn_id} who=${who} /><//>
   <//>`;
 }
 
-function WatchedTurn({ bank, session_id, turn_id }) {
-  const turn = useLoad(() => getTurn(bank, session_id, turn_id), [bank, session_id, turn_id]);
+function WatchedTurn({ bank, session_id, turn_id, who }) {
+  const turn = useLoad(() => getTurn({ bank, session_id, turn_id, messages: 0 }), [bank, session_id, turn_id]);
   const moves = Object.values(turn.value?.stages || {}).some(({ status }) => MOVING.has(status));
   useEffect(() => {
     if (!moves) return undefined;
@@ -43,18 +46,29 @@ function WatchedTurn({ bank, session_id, turn_id }) {
           ${error && html`<span class="quiet">${error.category}${error.reason && `: ${error.reason}`}</span>`}
         </li>`)}
       </ol>
-      <p class="quiet">${t("turns.position")} ${number(found.position)} · <${Moment} at=${found.accepted_at} /></p>
+      <p class="quiet">${t("turns.position")} ${number(found.position)} · <${Moment} at=${found.accepted_at} />
+        ${who.operator && html` · <a href=${linkTo("job", { id: found.id, tenant: who.tenant })}>${t("turn.work")}</a>`}</p>
     </section>
     <h2>${t("turn.messages")}</h2>
-    ${found.messages.length === 0 && html`<${Empty} title=${t("turn.none")} />`}
-    ${found.messages.map((one) => html`<a class=${`card unit role-${one.role}`} href=${linkTo("unit", { bank, unit_id: one.unit_id })}>
+    <${Messages} of=${{ bank, session_id, turn_id }} />
+  `}<//>`;
+}
+
+function Messages({ of }) {
+  const load = async (from) => {
+    const found = await getTurn({ ...of, from_ordinal: from || 0, messages: MESSAGES, characters: CHARACTERS });
+    return { ...found, has_more: found.more_messages, cursor: (found.messages.at(-1)?.ordinal ?? 0) + 1 };
+  };
+  return html`<${Paged} load=${load} keys=${Object.values(of)} empty=${html`<${Empty} title=${t("turn.none")} />`}
+    rows=${({ messages }) => messages.map((one) => html`<a class=${`card unit role-${one.role}`} href=${linkTo("unit", { bank: of.bank, unit_id: one.unit_id })}>
       <span class="meta">
         <${Chip}>${one.role}<//>
         ${one.name && html`<span class="strong"><${Named} name=${one.name} /></span>`}
         <${Moment} at=${one.occurred_at} />
         ${one.parts.length > 0 && html`<span>${t("turn.parts", { n: number(one.parts.length) })}</span>`}
+        ${one.cut && html`<span>${t("turn.cut")}</span>`}
       </span>
-      <span class="unit-text"><${Said} text=${one.content} most=${20000} /></span>
+      <span class="unit-text"><${Said} text=${one.content} /></span>
     </a>`)}
-  `}<//>`;
+  />`;
 }

@@ -1,16 +1,15 @@
 // Work that is undone, failed or unknown, over all tenants: filtered by the address, retried and dropped.
 
 import { html, useRef, useState } from "../vendor/htm-preact.js";
-import { changeJobs, countJobs, listJobs, listTenants } from "../core/api.js";
+import { changeJobs, changeMatchingJobs, countJobs, listJobs, listTenants } from "../core/api.js";
 import { Filters, readFilter } from "../core/filters.js";
 import { Said, age, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Empty, Loaded, Page, Paged, Status, Table } from "../core/parts.js";
+import { FINDINGS, Findings, asFound } from "../core/settling.js";
 import { t } from "../core/texts.js";
 
 const PAGE = 50;
-// What one call of the API changes at most.
-const TOGETHER = 200;
 const FILTERS = ["status", "stage", "tenant", "bank", "category", "older_than_s"];
 const CHOICES = {
   status: ["pending", "running", "unknown", "dead"],
@@ -40,6 +39,7 @@ export function Work({ query }) {
       <${Count} filter=${filter} key=${`${JSON.stringify(filter)}${round}`} />
       <button type="button" onClick=${() => setOpen({ action: "retry" })}>${t("work.retry.all")}</button>
       <button type="button" class="danger" onClick=${() => setOpen({ action: "drop" })}>${t("work.drop.all")}</button>
+      <button type="button" onClick=${() => setOpen({ action: "settle" })}>${t("work.settle.all")}</button>
     </div>
     <${Paged} load=${(cursor) => listJobs({ ...filter, limit: PAGE, cursor })} keys=${[JSON.stringify(filter), round]}
       rows=${rows} empty=${empty} />
@@ -94,55 +94,52 @@ function Count({ filter }) {
   };
   if (state.error) return html`<span role="alert">${state.error.message}</span>`;
   if (!state.found) return html`<button type="button" disabled=${state.busy} onClick=${count}>${t("work.count")}</button>`;
-  const shown = Object.fromEntries(Object.entries(state.found).map(([name, value]) => [name, number(value)]));
+  const shown = Object.fromEntries(CHOICES.status.map((name) => [name, number(state.found[name])]));
   return html`<span role="status">${t("work.counted", shown)}</span>`;
 }
 
-/** Retry or drop one row, or all dead rows that match: counted by the server first, then changed page by page. */
+/** Retry or drop one row; retry, drop or settle all that match: counted by the server first, and changed by it. */
 function Bulk({ action, job, filter, close, done }) {
   const reason = useRef();
-  const wanted = { ...filter, status: "dead" };
-  const counted = useLoad(async () => (job ? 1 : (await countJobs(wanted)).dead), []);
+  const [finding, setFinding] = useState(FINDINGS[0]);
+  const where = whereOf(action, filter);
+  const counted = useLoad(async () => (job ? { n: 1 } : ofCounts(await countJobs(where), action)), []);
   const [progress, setProgress] = useState(null);
   const act = async () => {
-    const more = action === "drop" ? { action, reason: reason.current.value } : { action };
-    const told = job ? await changeGroup([job], more) : await changeAll(wanted, more, setProgress);
+    const more = action === "drop" ? { reason: reason.current.value } : action === "settle" ? asFound(finding) : {};
+    const told = job
+      ? await changeJobs({ action, ...more, tenant: job.tenant, stage: job.stage, ids: [job.id] })
+      : await changeAll({ action, ...more, where, counted_at: counted.value.counted_at }, setProgress);
     return t(told.left ? "work.left" : "work.changed", { n: number(told.changed), left: number(told.left) });
   };
   const title = t(job ? `work.${action}` : `work.${action}.all`);
   return html`<${Change} title=${title} verb=${t(`work.${action}`)} danger=${action === "drop"} act=${act} close=${close} done=${done}
-    blocked=${!counted.value}>
-    <${Loaded} of=${counted}>${(n) => html`<p>${t(`work.${action}.will`, { n: number(n) })}</p>`}<//>
+    blocked=${!counted.value?.n}>
+    <${Loaded} of=${counted}>${({ n }) => html`<p>${t(`work.${action}.will`, { n: number(n) })}</p>`}<//>
     ${action === "drop" && html`<div><label for="reason">${t("work.reason")}</label><input id="reason" ref=${reason} maxlength="200" /></div>`}
-    ${progress !== null && html`<p role="status">${t("work.progress", { done: number(progress), n: number(counted.value) })}</p>`}
+    ${action === "settle" && html`<${Findings} chosen=${finding} choose=${setFinding} />`}
+    ${progress !== null && html`<p role="status">${t("work.progress", { done: number(progress), n: number(counted.value.n) })}</p>`}
   <//>`;
 }
 
-/** Change all rows that match, page by page: the place of the last one decides what is next, so each is met once. */
-async function changeAll(wanted, more, tell) {
+/** The rows that an action changes, of those that the filter shows: dead ones, or deliveries that may have arrived. */
+const whereOf = (action, { older_than_s, ...filter }) => ({
+  ...filter,
+  ...(older_than_s && { older_than_s: Number(older_than_s) }),
+  ...(action === "settle" ? { status: undefined, stage: "gateway", state: "add_unknown" } : { status: "dead" }),
+});
+const ofCounts = (counts, action) => ({ n: counts[action === "settle" ? "unknown" : "dead"], counted_at: counts.counted_at });
+
+/** Change all that were counted; the server works at it for some seconds a call. */
+async function changeAll(body, tell) {
   const told = { changed: 0, left: 0 };
-  let page = { has_more: true, cursor: undefined };
-  while (page.has_more) {
-    page = await listJobs({ ...wanted, limit: TOGETHER, cursor: page.cursor });
-    for (const group of groupJobs(page.jobs)) {
-      const { changed, left } = await changeGroup(group, more);
-      told.changed += changed;
-      told.left += left;
-      tell(told.changed + told.left);
-    }
-  }
+  let cursor = null;
+  do {
+    const answer = await changeMatchingJobs({ ...body, cursor });
+    told.changed += answer.changed;
+    told.left += answer.left;
+    cursor = answer.cursor;
+    tell(told.changed + told.left);
+  } while (cursor);
   return told;
-}
-
-const changeGroup = (jobs, more) =>
-  changeJobs({ ...more, tenant: jobs[0].tenant, stage: jobs[0].stage, ids: jobs.map((one) => one.id) });
-
-/** Rows of one tenant and stage together, as one call takes them. */
-function groupJobs(jobs) {
-  const groups = new Map();
-  for (const one of jobs) {
-    const key = JSON.stringify([one.tenant, one.stage]);
-    groups.set(key, [...(groups.get(key) || []), one]);
-  }
-  return [...groups.values()];
 }

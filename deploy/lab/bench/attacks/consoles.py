@@ -1,0 +1,35 @@
+"""No attack by intent: operators who leave ten consoles open, each on the page that is told of all figures."""
+
+import asyncio
+
+from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
+from deploy.lab.bench.attacks.attacker import Attacker
+from store.database import Database
+from store.settings import DatabaseSettings
+from store.tenancy.operator_keys import OperatorKeys
+
+CONSOLES = 10
+#: How long they are open, in seconds; a stream ends with the reading after that.
+SECONDS = 10
+
+
+async def _open_consoles(attacker: Attacker) -> None:
+    key = await _create_operator_key(attacker)
+    stream = f"/api/v1/operator/figures/stream?for_s={SECONDS}"
+    await asyncio.gather(*(attacker.call("GET", stream, key=key) for _ in range(CONSOLES)))
+
+
+async def _create_operator_key(attacker: Attacker) -> str:
+    stack = attacker.stack
+    database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))
+    try:
+        return await OperatorKeys(database).create("ten consoles")
+    finally:
+        await database.close()
+
+
+ATTACKS = (
+    Attack(
+        "consoles", "ten consoles that watch the figures", RequiredEnding.BE_ANSWERED, _open_consoles, seconds=SECONDS
+    ),
+)
