@@ -5,6 +5,7 @@ of the text begins with its stem. The best sentence is extended by its neighbour
 passage has its size; so a passage is one piece of the text, with a mark at each end where text was cut off.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -65,7 +66,8 @@ def _weigh_sentences(text: str, weights: Mapping[str, float], room: int) -> Iter
         while at < len(found) and found[at][0] < end:
             at += 1
         words = {word for _, word in found[first:at]} if at > first else ()
-        yield Sentence(begin, end, sum(map(weights.__getitem__, words)))
+        # Exact: a set has another order in each process, and rounding differs with it.
+        yield Sentence(begin, end, math.fsum(map(weights.__getitem__, words)))
 
 
 def _split_sentences(text: str, room: int) -> Iterator[tuple[int, int]]:
