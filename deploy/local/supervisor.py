@@ -63,11 +63,13 @@ class Supervisor:
     async def run(self, begin: Callable[[], Awaitable[None]]) -> int:
         """Run `begin` (which calls `start`), wait for a signal or too many deaths, then stop all children.
 
-        Returns the exit status: 0 after SIGINT, SIGTERM or SIGHUP, 1 when a child died too often.
+        Returns the exit status: 0 after SIGINT, SIGTERM, or SIGHUP that is not ignored, 1 when a child died too often.
         Raises what `begin` raises. A second signal while stopping kills the remaining children.
         """
         loop = asyncio.get_running_loop()
-        for number in END_SIGNALS:
+        # Who began it with `nohup` wants it to outlive the terminal.
+        ends = [one for one in END_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+        for number in ends:
             loop.add_signal_handler(number, self.end)
         beginning = asyncio.ensure_future(begin())
         over = asyncio.ensure_future(self._over.wait())
@@ -81,7 +83,7 @@ class Supervisor:
             beginning.cancel()
             over.cancel()
             await self.stop()
-            for number in END_SIGNALS:
+            for number in ends:
                 loop.remove_signal_handler(number)
 
     async def start(self, *children: Child) -> None:

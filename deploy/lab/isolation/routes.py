@@ -35,6 +35,8 @@ ASKED = "What was said and decided of late?"
 #: Another application and project than the fixture's, and all that a search there may look at.
 PROJECT = {"app_id": "other", "project_id": "other"}
 EVERYWHERE = ["current_chat", "all_user_memory", "resources"]
+#: How much of a turn is shown.
+PIECE = "from_ordinal=0&messages=1&characters=10"
 #: Filters that fit the turns of every bank.
 FILTERS = {
     "sessions": [SESSION],
@@ -297,6 +299,14 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_quote_bank(t)}")
     ),
     "GET /api/v1/turns/{turn}": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/turns/{t.things.turn}")),
+    "GET /api/v1/turns/{session_id}/{turn_id} in pieces": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_quote_bank(t)}&{PIECE}")
+    ),
+    "GET /api/v1/turns in pieces": _make_read_route(
+        lambda t: TrialRequest(
+            "GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}&{PIECE}"
+        )
+    ),
     "GET /api/v1/turns": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}")
     ),

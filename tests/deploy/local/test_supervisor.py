@@ -179,10 +179,11 @@ async def test_what_a_child_started_itself_goes_with_it(tmp_path: Path) -> None:
     await until(lambda: not is_running(int(pid_file.read_text()), "sleep"), "the grandchild ends")
 
 
-def supervising(tmp_path: Path) -> AbstractContextManager["subprocess.Popen[str]"]:
+def supervising(tmp_path: Path, hangup: str = "SIG_DFL") -> AbstractContextManager["subprocess.Popen[str]"]:
     """Run a supervisor of two sleepers in a process of its own; it prints their process ids when they run."""
-    program = textwrap.dedent("""
-        import asyncio, sys
+    program = textwrap.dedent(f"""
+        import asyncio, signal, sys
+        signal.signal(signal.SIGHUP, signal.{hangup})
         from deploy.local import Child
         from deploy.local.supervisor import Supervisor
         supervisor = Supervisor(say=lambda line: print(line, file=sys.stderr))
@@ -203,6 +204,17 @@ def test_a_stop_signal_ends_it_with_status_0_and_leaves_nothing(tmp_path: Path, 
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_what_was_begun_with_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    with supervising(tmp_path, "SIG_IGN") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:

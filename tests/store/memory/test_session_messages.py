@@ -45,6 +45,8 @@ async def test_texts_beyond_the_limit_are_not_read(database: Database, host: UUI
     async with database.tenant(host) as connection:
         explained = f"explain (analyze, serialize, buffers, timing off, costs off) {compiled.string}"
         lines = [line for (line,) in await get_driver_connection(connection).fetch(explained, *values)]
-    pages = max(int(hits) for line in lines for hits in re.findall(r"shared hit=(\d+)", line))
+    # The planner reads catalogs, more of them on a fresh connection.
+    read = re.sub(r"Planning:\n.*", "", "\n".join(lines))
+    pages = max(map(int, re.findall(r"shared hit=(\d+)", read)))
     # Two of the twelve long texts are returned.
     assert pages < 6 * SIZE / 2 / PAGE, lines
