@@ -231,12 +231,14 @@ class LoadedModel:
 
 
 async def test_no_answer_waits_for_a_walk_over_what_was_loaded() -> None:
+    thresholds = gc.get_threshold()
     gc.unfreeze()
     try:
         async with _BackgroundModel(LoadedModel(), "sentence model").loading():
             await until(lambda: gc.get_freeze_count() > 0, "what is loaded is out of the collector's sight")
     finally:
         gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_before_the_database_is_let_go(
