@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo helm docs pictures test live check static laws nightly format clean
+.PHONY: help install demo helm docs pictures test live again check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valk
 
 live: $(STAMP) ## tests that start processes one after another: `afterturn up`, killed processes, chaos, restores
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "live and not nightly"
+
+again: $(STAMP) ## the tests that failed in the last run, once more, one after another
+	@$(BIN)/python -m pytest -n 1 --dist loadgroup --lf --lfnf=none
 
 static: $(STAMP) ## format, lint, types, import directions
 	@$(BIN)/ruff format --check .
