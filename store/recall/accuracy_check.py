@@ -74,7 +74,7 @@ EXACT = (
     select(VECTOR.c.unit_id, _COSINE)
     .select_from(_VECTORS_OF_UNITS)
     .where(IN_GENERATION, VECTOR.c.unit_id != bindparam("unit"), filters.filter_conditions(_UNIT))
-    .order_by(measure_distance(VECTOR.c.embedding) + ZERO)
+    .order_by(measure_distance(VECTOR.c.embedding) + ZERO, VECTOR.c.unit_id)  # so that equal texts keep their places
     .limit(bindparam("neighbours", type_=Integer))
 )
 COSINES = select(VECTOR.c.unit_id, _COSINE).where(

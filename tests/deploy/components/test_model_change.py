@@ -141,7 +141,8 @@ async def test_a_model_is_changed_and_changed_back_under_load_and_no_recall_fail
     same = await compare_generations(world.database, bank, live.number, live.number, 10)
     other = await compare_generations(world.database, bank, live.number, new.own.generation, 10)
     assert len(same) == len(other) == 10
-    assert all(one.shared >= one.there - 1 for one in same), "equal texts change places"
+    # Texts that are written between the two searches may be among the nearest of the second.
+    assert all(one.shared >= one.there - 2 for one in same), same
     assert 0 < sum(one.shared for one in other) < sum(one.there for one in other)
     await switch_to(world.database)
     await has_switched(96)
