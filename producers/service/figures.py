@@ -1,4 +1,4 @@
-"""The figures of the service over the last hour: read once in a process, for all who watch them there."""
+"""The figures of the service over the last hour: one reader a process serves all its streams."""
 
 import asyncio
 import time
@@ -15,9 +15,9 @@ from producers.errors import Unavailable
 from store.concurrent_calls import run_meanwhile
 from store.database_outage import may_pass
 
-#: Seconds between two readings, at least: while somebody watches, and while nobody does.
+#: Least seconds between two readings: with an open stream, and without one.
 WATCHED_S, QUIET_S = 5.0, 15.0
-#: How many times as long as a reading takes is waited for the next: they take a tenth of the time at most.
+#: The pause after a reading, in durations of that reading: readings take at most a tenth of the time.
 PAUSE = 9
 #: Samples that are kept: of an hour, each so much after the one before it, but for the newest.
 KEPT, KEPT_EVERY = timedelta(hours=1), timedelta(seconds=QUIET_S - 1)
@@ -31,7 +31,7 @@ log = structlog.get_logger("afterturn.api")
 
 
 class FigureFeed:
-    """Reads the figures again and again, and tells whoever waits for them. Belongs to one event loop."""
+    """Reads the figures at intervals and wakes the streams that wait for them. Belongs to one event loop."""
 
     def __init__(self, read: ReadFigures) -> None:
         """Read by this function, once `run` is called."""
@@ -44,7 +44,7 @@ class FigureFeed:
         self.is_closed = False
 
     async def run(self, ending: asyncio.Event) -> None:
-        """Read until `ending` is set; then let go whoever waits."""
+        """Read until `ending` is set; then end all streams."""
         async with run_meanwhile(self._read_for_ever(), "figures"):
             await ending.wait()
         self.is_closed = True
@@ -52,10 +52,10 @@ class FigureFeed:
             self._changed.notify_all()
 
     async def read_now(self) -> None:
-        """Read the figures once, and tell whoever waits for them."""
+        """Read the figures once, and wake the streams that wait for them."""
         try:
             found = await self._read()
-        except Exception as error:  # noqa: BLE001 - the next reading may do; a fault of one ends none that watches
+        except Exception as error:  # noqa: BLE001 - the next reading may succeed; one fault ends no stream
             if not may_pass(error):
                 log.warning("figures_unreadable", error=type(error).__name__)
             return
@@ -66,7 +66,7 @@ class FigureFeed:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody watches."""
+        """Whether a stream is open."""
         return self._watchers > 0
 
     @contextmanager
