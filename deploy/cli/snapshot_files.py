@@ -88,10 +88,10 @@ def open_snapshot(file: Path) -> Iterator[BinaryIO]:
             raw.seek(0)
             if head == _ZSTD:
                 with zstd.open(raw) as lines:
-                    yield lines  # type: ignore[misc]  # as above
+                    yield lines  # type: ignore[misc]  # typeshed: no BinaryIO
             elif head.startswith(_GZIP):
                 with gzip.open(raw) as lines:
-                    yield lines  # type: ignore[misc]  # typeshed: no BinaryIO
+                    yield lines  # type: ignore[misc]  # as above
             else:
                 yield raw
     except (OSError, EOFError, zstd.ZstdError) as error:

@@ -1,4 +1,4 @@
-"""No attack by intent: operators who leave ten consoles open, each on the page that is told of all figures."""
+"""Operators leave ten consoles open; each streams the figures of the service. No attack by intent."""
 
 import asyncio
 
@@ -30,6 +30,6 @@ async def _create_operator_key(attacker: Attacker) -> str:
 
 ATTACKS = (
     Attack(
-        "consoles", "ten consoles that watch the figures", RequiredEnding.BE_ANSWERED, _open_consoles, seconds=SECONDS
+        "consoles", "ten open consoles stream the figures", RequiredEnding.BE_ANSWERED, _open_consoles, seconds=SECONDS
     ),
 )
