@@ -1,7 +1,9 @@
 """The results of the attacks: the victim's figures with and without each attack, and how the attack's calls ended."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from rich.console import Group
@@ -63,6 +65,8 @@ class AttackReport:
     disk_mib: float
     quiet: Baseline
     recovery_s: float = 0.0
+    #: How often the attack was made: the figures are medians of as many.
+    made: int = 1
 
     @property
     def wrong_endings(self) -> dict[str, int]:
@@ -103,6 +107,7 @@ class AttackReport:
             "held": not self.failures,
             "failures": self.failures,
             "endings": dict(self.endings),
+            "made": self.made,
             "seconds": round(self.seconds, 1),
             "turn_p95_ms": round(self.turn_p95_ms, 1),
             "recall_p95_ms": round(self.recall_p95_ms, 1),
@@ -121,7 +126,33 @@ class AttackReport:
         grown = ", ".join(f"{name} {size:+.0f} MiB" for name, size in self.memory_mib.items())
         figures = f"turn p95 {self.turn_p95_ms:.0f} ms, recall p95 {self.recall_p95_ms:.0f} ms"
         figures += f", stages p95 {self.stages_p95_s:.1f} s"
+        if self.made > 1:
+            figures += f", medians of {self.made}"
         return f"{self.attack.name}: {verdict} ({figures}; {ended}; {grown}, disk {self.disk_mib:+.0f} MiB)"
+
+
+def take_medians(made: Sequence[AttackReport]) -> AttackReport:
+    """Return the report of an attack that was made several times: its p95s are medians, everything else adds up."""
+    endings: Counter[str] = Counter()
+    grown: dict[str, float] = {}
+    for one in made:
+        endings.update(one.endings)
+        grown |= {name: max(size, grown.get(name, size)) for name, size in one.memory_mib.items()}
+    return replace(
+        made[0],
+        endings=dict(endings),
+        bystander_refused=sum(one.bystander_refused for one in made),
+        seconds=sum(one.seconds for one in made),
+        turn_p95_ms=median(one.turn_p95_ms for one in made),
+        recall_p95_ms=median(one.recall_p95_ms for one in made),
+        stages_p95_s=median(one.stages_p95_s for one in made),
+        victim_failed=sum(one.victim_failed for one in made),
+        memory_mib=grown,
+        restarts=[name for one in made for name in one.restarts],
+        disk_mib=sum(one.disk_mib for one in made),
+        recovery_s=max(one.recovery_s for one in made),
+        made=len(made),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from deploy.lab.bench.attacks.attack import Attack
 from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
 from deploy.lab.bench.attacks.memory import MemoryWatch
-from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
+from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline, take_medians
 from deploy.lab.bench.attacks.stages import StageTimes, watch_stages
 from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms, run_victim
 from deploy.lab.bench.measures import Machine
@@ -38,6 +38,8 @@ ENVIRONMENT = {
 }
 #: The victim has recovered when its last WELL_S seconds met the targets; the longest wait for that is RECOVERY_S.
 WELL_S, RECOVERY_S = 1.5, 25.0
+#: An attack beside which the victim misses a target is made this many times.
+TRIES = 3
 MIB = 1024 * 1024
 
 SIZE = text("select pg_database_size(current_database())")
@@ -103,7 +105,7 @@ async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
             )
             reports = []
             for attack in attacks:
-                report = await AttackRound(tenants, watched, quiet).of(attack)
+                report = await AttackRound(tenants, watched, quiet).make(attack)
                 say(report.in_words())
                 reports.append(report)
         async with tenants.owner.connect() as connection:
@@ -188,7 +190,17 @@ class AttackRound:
     victim: Victim
     quiet: Baseline
 
-    async def of(self, attack: Attack) -> AttackReport:
+    async def make(self, attack: Attack) -> AttackReport:
+        """Make the attack; if a p95 misses its target, make it twice more and return the medians.
+
+        In 5 s the victim makes 40 calls of a kind, so a single pause of the machine, of 0.3 s, decides a p95.
+        """
+        made = [await self._make_once(attack)]
+        if not all(one.met for one in made[0].measures):
+            made += [await self._make_once(attack) for _ in range(TRIES - 1)]
+        return take_medians(made)
+
+    async def _make_once(self, attack: Attack) -> AttackReport:
         """Make the attack, wait up to RECOVERY_S until the victim has recovered, and return the report."""
         async with self.tenants.attacker() as attacker:
             if attack.prepare is not None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -15,9 +15,9 @@ from deploy.cli.app import build_cli
 from deploy.lab.bench.attacks import run
 from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, NOT_WORKED_OFF, Attacker, classify_ending
-from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
-from deploy.lab.bench.attacks.run import ATTACKS
-from deploy.lab.bench.attacks.victim import VictimCall, compute_call_p95_ms
+from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline, take_medians
+from deploy.lab.bench.attacks.run import ATTACKS, AttackRound, TenantFactory
+from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms
 from deploy.lab.bench.measures import Machine
 from store.connections import create_owner_engine
 
@@ -125,6 +125,39 @@ def test_each_attack_has_the_figures_of_others_and_the_quiet_ones_stand_beside_t
         "quiet_recall_p95_ms": 100.0,
         "quiet_stages_p95_s": 1.0,
     }
+
+
+@pytest.mark.parametrize(
+    "recalls, made, recall_p95_ms",
+    [
+        ([350.0], 1, 350.0),
+        ([900.0, 100.0, 120.0], 3, 120.0),
+        ([900.0, 100.0, 800.0], 3, 800.0),
+    ],
+)
+def test_an_attack_that_misses_is_made_three_times_and_the_medians_count(
+    recalls: list[float], made: int, recall_p95_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(recalls)
+
+    async def make_once(_round: AttackRound, _attack: Attack) -> AttackReport:
+        return replace(HELD, recall_p95_ms=next(left))
+
+    monkeypatch.setattr(AttackRound, "_make_once", make_once)
+    nowhere = cast("TenantFactory", None)
+    report = asyncio.run(AttackRound(nowhere, Victim(0.0), QUIET).make(HELD.attack))
+    assert (report.made, report.recall_p95_ms, next(left, None)) == (made, recall_p95_ms, None)
+
+
+def test_no_failed_call_of_a_repeated_attack_is_outvoted() -> None:
+    wrong = replace(HELD, endings={"201": 1}, victim_failed=1, restarts=("api",), memory_mib={"api": 9.0})
+    report = take_medians([HELD, wrong, HELD])
+    assert (dict(report.endings), report.victim_failed, report.restarts, report.memory_mib) == (
+        {"413 PAYLOAD_TOO_LARGE": 4, "201": 1},
+        1,
+        ["api"],
+        {"api": 9.0},
+    )
 
 
 def test_a_percentile_is_of_one_kind_of_call() -> None:
