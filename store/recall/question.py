@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from store.text.identifiers import Identifier, find_identifiers
 from store.text.language_detection import detect_language
 from store.text.question_words import ENGLISH, question_languages
 from store.text.rules.called_names import find_asked_names
@@ -30,7 +31,7 @@ class Question:
     `wants_assistant`: it asks for a statement of the assistant; `wants_recent`: it asks about the last minutes, or says
     nothing without what was said before ("And who was that?"). `time_words`: if it asks when or how long, words of
     which a text in its language that tells a time holds one. `rules` are the word rules of the bank's languages;
-    `names` are words of the question that may be a person's name, folded.
+    `names` are words of the question that may be a person's name, folded; `identifiers` are such as "PROJ-1187".
     """
 
     text: str = field(repr=False)
@@ -40,6 +41,7 @@ class Question:
     time_words: frozenset[str] = field(default=frozenset(), repr=False)
     rules: Sequence[WordRules] = _USUAL
     names: Sequence[str] = field(default=(), repr=False)
+    identifiers: Sequence[Identifier] = field(default=(), repr=False)
     _named: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def names_speaker(self, speaker: str) -> bool:
@@ -72,6 +74,7 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
         time_words=list_time_words(code) if language.asks_when.search(lower) else frozenset(),
         rules=rules,
         names=find_asked_names(text),
+        identifiers=find_identifiers(text),
     )
 
 

@@ -7,6 +7,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from store.recall.exact_identifiers import IDENTIFIER, apply_identifier
 from store.recall.lexical import Place
 from store.recall.pool import AGENTS, Candidate, CandidatePool
 from store.recall.question import Question, find_named_speakers
@@ -38,10 +39,10 @@ SUBSTANCE, SUBSTANCE_WORDS = 0.03, 100
 #: Share of its score that a text loses that only asks, that an earlier question for the same loses, that a few words
 #: that only ask lose in an agent's memory, and that a message loses that a user sent an agent several times.
 SHORT_QUESTION, ECHO, ASKED_AGENT, AGAIN = 0.4, 0.5, 0.9, 0.8
-#: The names, in explanations, of an arm and two rules that raise a unit for where it stands, not for what it says: they
-#: rank, and are no evidence.
+#: The names, in explanations, of an arm and three rules that raise a unit for where it stands or above another one, not
+#: for what it says: they rank, and are no evidence.
 RECENT, SESSION, PINNED = "recent", "session", "pinned"
-BY_PLACE = frozenset({RECENT, SESSION, PINNED})
+BY_PLACE = frozenset({RECENT, SESSION, IDENTIFIER, PINNED})
 #: A score above any that arms and rules give together.
 ABOVE_ALL = 10.0
 
@@ -145,6 +146,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("assistant", apply_assistant),
     ("repeated", apply_repeated),
     ("tool output", apply_tool_output),
+    (IDENTIFIER, apply_identifier),
     (PINNED, apply_pinned),
 )
 

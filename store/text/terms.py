@@ -22,20 +22,21 @@ MOST_TERMS = 16_384
 #: Most words whose stems are cached.
 WORDS_KEPT = 16_384
 
-# Scripts without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.
-_UNSPACED = (
+#: Scripts without spaces between words, for a character class: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their
+#: extensions.
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 
 
 # With the marks, because otherwise Indic words would be split at their vowels.
-_LETTERS = rf"(?:[^\W_{_UNSPACED}]++{MARK}*+)++"
-_PIECE = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
+_LETTERS = rf"(?:[^\W_{UNSPACED}]++{MARK}*+)++"
+_PIECE = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
 _ASCII_PIECE = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 # "PROJ-1187", "1.10.2" and "ERR_CONN_42": pieces that are joined, with a figure or an underscore among them.
 _JOINTS = frozenset("-_.")
-_JOINED = re.compile(rf"(?<![^\W_{_UNSPACED}])[^\W_{_UNSPACED}]++(?:[-_.]++[^\W_{_UNSPACED}]++)++")
+_JOINED = re.compile(rf"(?<![^\W_{UNSPACED}])[^\W_{UNSPACED}]++(?:[-_.]++[^\W_{UNSPACED}]++)++")
 _MARKED = re.compile(r"[0-9_]")
 _HUMP = re.compile(r"[a-z][A-Z]")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")

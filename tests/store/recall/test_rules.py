@@ -1,5 +1,6 @@
 """What moves a score besides words and meaning, and the order that comes of it."""
 
+import itertools
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from store.recall import rules
 from store.recall.dense import compute_products
+from store.recall.exact_identifiers import apply_identifier
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import find_named_speakers, parse_question, put_in_first_person
@@ -267,3 +269,56 @@ def test_a_text_that_tells_a_time_is_raised_where_one_is_asked_for(asked: str, t
     pool = _pool(_unit(1, text=told), _unit(2, text=other))
     assert _moved(rules.apply_time_told, pool, asked) == [rules.TIME_TOLD, 0]
     assert _moved(rules.apply_time_told, pool, "What did she tell him?") == [0, 0]
+
+
+def test_a_unit_with_the_identifier_is_raised_just_above_one_with_a_near_one_and_no_further() -> None:
+    texts = (
+        "Lunch is at one.",
+        "PROJ-1188 is done.",
+        "The bus is late.",
+        "PROJ-1187-fix",
+        "PROJ-1187 is open.",
+        "1187",
+    )
+    scores = np.linspace(1.0, 0.5, len(texts))
+    pool = _pool(*(_unit(n, one) for n, one in enumerate(texts)))
+    after = apply_identifier(scores, pool, parse_question("What about PROJ-1187?"), SETTINGS)
+    lunch, near, bus, part, exact, piece = after
+    assert lunch > exact > part > near > bus > piece
+    assert [lunch, near, bus, piece] == [scores[at] for at in (0, 1, 2, 5)]
+    assert exact - near < 1e-9
+
+
+def test_of_two_identifiers_a_unit_that_holds_one_does_not_precede_one_that_holds_the_other() -> None:
+    pool = _pool(_unit(1, "PROJ-1188 is done."), _unit(2, "PROJ-1187 is open."), _unit(3, "PROJ-1187, PROJ-1188"))
+    both, first, second = _moved(apply_identifier, pool, "PROJ-1187 or PROJ-1188?")[::-1]
+    assert both > first == second == 0
+
+
+def test_what_only_asks_for_an_identifier_is_not_raised() -> None:
+    pool = _pool(_unit(1, "PROJ-1188 is done."), _unit(2, "What about PROJ-1187?"))
+    assert _moved(apply_identifier, pool, "PROJ-1187") == [0, 0]
+
+
+def test_the_rest_of_a_text_that_was_cut_may_hold_the_identifier() -> None:
+    pool = _pool(_unit(1, "PROJ-1188 is done.", whole=False), _unit(2, "PROJ-1187 is open."))
+    assert _moved(apply_identifier, pool, "PROJ-1187") == [0, 0]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["A-101", "A-102", "A-101-b", "101", "x", "A-101 A-102", "A-101?"]), min_size=1, max_size=9
+    ),
+    st.data(),
+)
+def test_no_score_falls_and_units_that_hold_the_same_keep_their_order(texts: list[str], data: st.DataObject) -> None:
+    numbers = st.floats(0, 2, allow_subnormal=False)
+    scores = np.array(data.draw(st.lists(numbers, min_size=len(texts), max_size=len(texts), unique=True)))
+    pool = _pool(*(_unit(n, one) for n, one in enumerate(texts)))
+    after = apply_identifier(scores, pool, parse_question("A-101"), SETTINGS)
+    assert (after >= scores).all()
+    for one, other in itertools.permutations(range(len(texts)), 2):
+        if texts[one] == texts[other] and scores[one] > scores[other]:
+            assert after[one] > after[other]
+        if texts[one].startswith("A-101 ") or texts[one] == "A-101":
+            assert texts[other] not in {"A-102", "101", "A-101-b"} or after[one] > after[other]
