@@ -591,3 +591,20 @@ async def test_what_would_be_a_fault_is_found(ana: Tenant, browser: Browser, url
             assert "image-alt" in "".join(await visitor.find_serious_faults())
     for what in ("style-src", "a fault of a script", "an alert"):
         assert what in str(found.value)
+
+
+async def test_a_text_that_is_too_faint_in_the_dark_alone_is_found(ana: Tenant, visitor: Visitor) -> None:
+    await visitor.sign_in(ana.token)
+    await visitor.page.evaluate(
+        """() => {
+            const colours = new CSSStyleSheet();
+            colours.replaceSync("@media (prefers-color-scheme: dark) { .faint { color: #222; background: #111 } }");
+            document.adoptedStyleSheets.push(colours);
+            const text = document.createElement("p");
+            text.className = "faint";
+            text.textContent = "hardly to be read";
+            document.querySelector("main").append(text);
+        }"""
+    )
+    with pytest.raises(AssertionError, match="360, 'dark'"):
+        await visitor.reads_well()
