@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from afterturn_client.message_times import find_time
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,8 +23,7 @@ from deploy.cli.parsed import (
     describe_first_error,
 )
 from producers.turns.items import is_blank, is_item
-from producers.turns.message_forms import UnknownForm, identify_message, recognise_message
-from producers.turns.message_times import find_time
+from producers.turns.message_forms import UnknownForm, check_time, identify_message, recognise_message
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
@@ -147,6 +147,7 @@ def _parse_message(value: Any) -> Said | str | None:
     if not isinstance(value.get("type", ""), str):
         return "type: must be a text"
     try:
+        check_time(value)
         return _build_said(recognise_message(value))
     except UnknownForm as error:
         return str(error)

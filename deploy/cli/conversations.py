@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from producers.service.fields import EPOCH
+from afterturn_client.message_times import EPOCH, find_moment
+
 from producers.turns.message_forms import ROLES
-from producers.turns.message_times import find_moment
 
 #: Fields that hold the messages of a conversation, by which a document is known.
 MESSAGE_FIELDS = (

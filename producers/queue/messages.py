@@ -8,12 +8,12 @@ from uuid import UUID
 
 import orjson
 from afterturn_client.envelopes import RECALL
+from afterturn_client.message_times import read_time
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.bodies import parse_body
 from producers.service.json_values import limit_json_now
-from producers.turns.message_times import read_time
 from store.authority import EPOCH, read_epoch
 from store.tracing import read_traceparent
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+from afterturn_client.message_times import EARLIEST, EPOCH, LATEST
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -21,11 +22,6 @@ NAME_BYTES = 256
 POSITION_MAX = 2**63 - 1
 #: The longest that a request waits, in milliseconds.
 MAX_WAIT_MS = 10_000
-#: The accepted range of times; a time outside is a mistake of units.
-EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-LATEST = datetime(3000, 1, 1, tzinfo=UTC)
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_MS, _LATEST_MS = (int((t - EPOCH).total_seconds() * 1000) for t in (EARLIEST, LATEST))
 #: Integers that are seconds since 1970, of the years 1973 to 2286: as milliseconds they would all be in 1970.
 SECONDS = range(10**8, 10**10)

@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
 import orjson
+from afterturn_client.message_times import EPOCH
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.fields import (
     BANK_BYTES,
-    EPOCH,
     SECONDS,
     SESSION_BYTES,
     Moment,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.message_times import find_moment
 from afterturn_client.prompt_questions import shorten_question
 
 from embeddings.protocol import TokenCounter
@@ -32,7 +33,6 @@ from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
 from producers.turns.items import KEPT, Item, choose_role, count_tokens, measure_value, render_item
-from producers.turns.message_times import find_moment
 from producers.turns.recalled import (
     INSIGHT_KINDS,
     RecalledContext,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 import orjson
+from afterturn_client.message_times import find_time
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -28,7 +29,6 @@ from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from producers.turns.items import KEPT, choose_role, clean_items, is_blank, is_item, render_item, strip_across
 from producers.turns.message_forms import UnknownForm, recognise_message
-from producers.turns.message_times import find_time
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn

@@ -14,7 +14,7 @@ from afterturn_client.reference import RULE, strip_frames, strip_parts
 from embeddings.protocol import TokenCounter
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.json_values import is_deeper
-from producers.turns.message_forms import UnknownForm, recognise_message
+from producers.turns.message_forms import UnknownForm, check_time, recognise_message
 from store.log.storable import check_json
 
 Item = dict[str, Any]
@@ -70,6 +70,7 @@ def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
             FieldProblem(field, "an item holds text that cannot be stored: a lone surrogate or NUL")
         ) from None
     try:
+        check_time(value)
         value = recognise_message(value)
     except UnknownForm as error:
         raise Invalid(FieldProblem(field, str(error))) from None

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from producers.turns.message_times import find_time
+from afterturn_client.message_times import find_time, find_unreadable_time
 
 Raw = Mapping[str, Any]
 #: A message in the form of this service, or of OpenAI's chat completions or Responses.
@@ -35,6 +35,10 @@ LOOKED_FOR = (
 ROLE_PROBLEM = (
     "role: must be user, assistant, tool, system or developer (human is read as user, ai and model as assistant)"
 )
+TIME_PROBLEM = (
+    "is no time that can be read: RFC 3339, or an epoch number of seconds or milliseconds; leave it out where none is "
+    "known"
+)
 
 
 class UnknownForm(ValueError):
@@ -57,6 +61,12 @@ def _read_bare(value: Raw) -> Known:
         if (found := read(value)) is not None:
             return found
     raise UnknownForm(f"is no message of a known form; {LOOKED_FOR}")
+
+
+def check_time(value: Raw) -> None:
+    """Raise UnknownForm where the message tells its time in no known form: the time of arrival would be another."""
+    if (name := find_unreadable_time(value)) is not None:
+        raise UnknownForm(f"{name}: {TIME_PROBLEM}")
 
 
 def identify_message(value: Raw) -> str | None:
@@ -210,6 +220,7 @@ def _role_of(given: Any) -> str:
 
 
 def _build_message(role: str, said: Raw, whole: Raw, name: Any = None) -> Known:
+    check_time(whole)
     name = name if name is not None else said.get("name")
     built: Known = {"role": role, "content": _read_content(said.get("content"))}
     if isinstance(name, str) and name:

@@ -102,6 +102,37 @@ def test_an_event_is_read_although_standard_input_stays_open(env: dict[str, str]
         assert started.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_an_event_is_read_in_each_coding_of_json(env: dict[str, str], coding: str) -> None:
+    ended = shell("HOOK", env, EVENT.decode().encode(coding))
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert TEXT in ended.stdout.decode()
+
+
+def test_a_long_event_is_read_in_time(in_time: dict[str, str]) -> None:
+    event = json.dumps({"session_id": "s", "cwd": "/", "prompt": "where? " + "x y " * 6_000_000}).encode()
+    ended = shell("HOOK", in_time, event)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert TEXT in ended.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "event", [b"", b"[]", b"nothing", b'{"cwd": "/", "prompt": "where?"}', b'{"session_id": null}']
+)
+def test_what_is_missing_is_told_in_a_line(env: dict[str, str], event: bytes) -> None:
+    ended = shell("HOOK", env, event)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    [line] = ended.stderr.splitlines() or [b"holds no event"]
+    assert b"holds no event" in line or b"session_id" in line
+
+
+def test_a_key_from_a_file_that_is_not_there_is_told(env: dict[str, str]) -> None:
+    ended = shell("HOOK", env | {"AFTERTURN_API_KEY_FILE": "/nowhere/key"})
+    assert b"/nowhere/key cannot be read" in ended.stderr
+    ended = shell("HOOK", env | {"AFTERTURN_API_KEY": "at_zq55key\n"})
+    assert TEXT in ended.stdout.decode()
+
+
 @pytest.mark.parametrize("given", [b"", EVENT[:20]])
 def test_an_event_that_never_comes_is_not_waited_for(in_time: dict[str, str], given: bytes) -> None:
     with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=-1, stderr=-1, env=in_time) as started:

@@ -282,6 +282,21 @@ def test_a_transcript_without_a_whole_turn_keeps_nothing(server: Loopback, folde
     assert (ended.stdout, ended.stderr, server.seen) == (b"", b"", [])
 
 
+@pytest.mark.parametrize("path", ["/nowhere/t.jsonl", "/", "a\0b", "~nobody-here/t.jsonl"])
+@pytest.mark.parametrize("event", ["stop", "pre-compact"])
+def test_a_transcript_that_is_not_there_is_told(server: Loopback, folder: Path, event: str, path: str) -> None:
+    ended = run(server, event, {**prompted(folder), "transcript_path": path})
+    assert ended.stderr.startswith(b"afterturn-client: the transcript that the event names cannot be read")
+    assert (ended.stdout, server.seen) == (b"", [])
+
+
+def test_a_transcript_in_the_home_folder_is_found(server: Loopback, folder: Path) -> None:
+    server.answer = answer
+    told = stopped(folder, [entry("user", "first", "p1"), entry("assistant", "one")])
+    run(server, "stop", {**told, "transcript_path": "~/t.jsonl"}, HOME=str(folder))
+    assert [seen.json["turn_id"] for seen in server.seen] == ["p1"]
+
+
 def test_only_the_end_of_a_long_transcript_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     noise = entry("user", [{"type": "tool_result", "content": "x" * 100_000}])

@@ -120,12 +120,31 @@ def test_an_answer_to_a_command_belongs_to_no_turn(read: Reader) -> None:
     assert ([turn.answered for turn in found.turns], found.open) == ([("one", "the build is green")], True)
 
 
+def test_a_command_with_arguments_that_a_model_answers_is_a_turn(read: Reader) -> None:
+    typed = "<command-name>/review</command-name>\n<command-args>the mill's gear</command-args>"
+    told = [user("p1", "first"), answer("one"), user("c", typed), user("m", "Review: the mill's gear", isMeta=True)]
+    found = read("claude-code", *told, answer("It has 17 teeth."), answer("One is worn."))
+    assert [(turn.name, turn.asked, turn.answered) for turn in found.turns][1:] == [
+        ("c", "/review the mill's gear", ("It has 17 teeth.", "One is worn."))
+    ]
+    assert found.open
+    for no_answer in ([], [answer("No response requested.")], [user("p2", "second")]):
+        assert "c" not in read.claude(*told, *no_answer)
+
+
+def test_an_answer_that_a_file_holds_twice_is_kept_once(read: Reader) -> None:
+    first, said = user("p1", "first"), answer("one", uuid="a1")
+    assert read.claude(first, said, first, said, answer("two", uuid="a2")) == {"p1": ("first", ("one", "two"))}
+
+
 @pytest.mark.parametrize(
     "failed",
     [
         answer("API Error: 529 overloaded", isApiErrorMessage=True),
         {"type": "assistant", "message": {"model": "<synthetic>", "content": "Credit balance is too low"}},
         answer("No response requested."),
+        answer("(no content)"),
+        answer('API Error: 529 {"type": "error", "error": {"type": "overloaded_error"}}'),
     ],
 )
 def test_an_error_of_the_models_service_is_no_answer(read: Reader, failed: dict[str, Any]) -> None:
@@ -203,9 +222,10 @@ def test_a_prompt_that_is_there_twice_is_one(read: Reader) -> None:
     [
         (WHEN, "2026-03-02T09:30:00Z"),
         ("2026-03-02T10:30:00+01:00", "2026-03-02T09:30:00Z"),
-        ("2026-03-02T09:30:00", None),
+        ("2026-03-02T09:30:00", "2026-03-02T09:30:00Z"),
         ("yesterday", None),
-        (1772443800, None),
+        (1772443800, "2026-03-02T09:30:00Z"),
+        (1772443800000, "2026-03-02T09:30:00Z"),
         (None, None),
     ],
 )

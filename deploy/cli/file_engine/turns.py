@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from afterturn_client.message_times import read_time
 from afterturn_client.turns import NewTurn
 
 from deploy.cli.file_engine.layout import SessionFolder
 from deploy.cli.file_engine.records import BadRecord, Place, Record, read_records
 from deploy.cli.parsed import LONGEST_SESSION_ID, derive_session_name
-from producers.turns.message_times import read_time
 
 _INPUT, _OUTPUT = "input_item", "output_item"
 #: Events in which the engine tells what it did itself: they hold nothing that was said.

@@ -37,19 +37,26 @@ _MARKED = (
     "[SYSTEM NOTIFICATION - NOT USER INPUT]",
     "Stop hook feedback:",
 )
-#: The model of an answer that the program wrote itself, and the text of one.
+#: The model of an answer that the program wrote itself, and texts of such answers; older versions name no model.
 _NO_MODEL = "<synthetic>"
-_NO_ANSWER = "No response requested."
+_NO_ANSWER = re.compile(r"No response requested\.|\(no content\)|API Error: \d{3} \{.*\}(?: · .*)?", re.DOTALL)
+_NAME, _ARGUMENTS = (
+    re.compile(rf"<command-{part}>\s*(.*?)\s*</command-{part}>", re.DOTALL) for part in ("name", "args")
+)
 
 
 def read_claude(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
-    """Yield the lines that say something about turns."""
+    """Yield the lines that say something about turns; of answers that a file holds twice, the first."""
+    told = set[tuple[str, str]]()
     for entry in entries:
         read = _READERS.get(str(entry.get("type")))
         if read is None or any(entry.get(flag) for flag in _FLAGS):
             continue
-        if (line := read(entry)) is not None:
-            yield line
+        line = read(entry)
+        if line is None or (line.kind is LineKind.ANSWER and line.name and (line.name, line.text) in told):
+            continue
+        told.add((line.name, line.text))
+        yield line
 
 
 def _read_user(entry: Mapping[str, Any]) -> Line | None:
@@ -60,10 +67,11 @@ def _read_user(entry: Mapping[str, Any]) -> Line | None:
     origin = entry.get("origin")
     if isinstance(origin, dict) and origin.get("kind") not in _PEOPLE | {None}:
         return Line(LineKind.NOTICE)
-    text, blocks = _take_blocks(read_parts(content))
+    parts = read_parts(content)
+    text, blocks = _take_blocks(parts)
     text = text or ("" if blocks else describe_pictures(content))
     if not text:
-        return Line(LineKind.COMMAND) if blocks & _COMMANDS else Line(LineKind.NOTICE) if blocks & _NOTICES else None
+        return _read_own(entry, parts, blocks)
     if _INTERRUPTED.fullmatch(text):
         return Line(LineKind.COMMAND)
     if text.startswith(_MARKED):
@@ -78,8 +86,9 @@ def _read_answer(entry: Mapping[str, Any]) -> Line | None:
     text = join_parts(read_parts(message.get("content")))
     if not text:
         return None
-    dismissed = entry.get("isApiErrorMessage") or message.get("model") == _NO_MODEL or text == _NO_ANSWER
-    return Line(LineKind.DISMISSED if dismissed else LineKind.ANSWER, text, at=read_time(entry))
+    dismissed = entry.get("isApiErrorMessage") or message.get("model") == _NO_MODEL or _NO_ANSWER.fullmatch(text)
+    kind = LineKind.DISMISSED if dismissed else LineKind.ANSWER
+    return Line(kind, text, str(entry.get("uuid") or ""), read_time(entry))
 
 
 def _read_queued(entry: Mapping[str, Any]) -> Line | None:
@@ -91,6 +100,19 @@ def _read_queued(entry: Mapping[str, Any]) -> Line | None:
     if not text or queued.get("commandMode") not in (None, "prompt"):
         return Line(LineKind.NOTICE) if blocks & _NOTICES else None
     return Line(LineKind.ADDED, text, at=read_time(entry))
+
+
+def _read_own(entry: Mapping[str, Any], parts: Iterable[str], blocks: set[str]) -> Line | None:
+    """Return the line of what the program wrote alone."""
+    if blocks & _COMMANDS:
+        return Line(LineKind.COMMAND, _read_command("\n".join(parts)), str(entry.get("uuid") or ""), read_time(entry))
+    return Line(LineKind.NOTICE) if blocks & _NOTICES else None
+
+
+def _read_command(text: str) -> str:
+    """Return a command with its arguments, as it was typed; empty without arguments, which are a person's words."""
+    name, arguments = _NAME.search(text), _ARGUMENTS.search(text)
+    return f"{name[1]} {arguments[1]}" if name and arguments and arguments[1] else ""
 
 
 def _has_result(content: Any) -> bool:

@@ -95,9 +95,12 @@ def change_hooks(options: argparse.Namespace) -> int:
 
 
 def read_key(file: Path | None) -> str:
-    """Return the key. Raises InvalidRequestError where none is given, OSError for a file that cannot be read."""
+    """Return the key. Raises InvalidRequestError where none is given, or its file cannot be read."""
     named = file or (Path(told) if (told := os.environ.get("AFTERTURN_API_KEY_FILE")) else None)
-    key = named.read_text(encoding="utf-8").strip() if named else os.environ.get("AFTERTURN_API_KEY", "")
+    try:
+        key = (named.read_text(encoding="utf-8") if named else os.environ.get("AFTERTURN_API_KEY", "")).strip()
+    except (OSError, ValueError) as error:
+        raise InvalidRequestError(f"the key's file {named} cannot be read ({type(error).__name__})") from None
     if not key:
         raise InvalidRequestError(
             "no key: set AFTERTURN_API_KEY or AFTERTURN_API_KEY_FILE, or name a file with --key-file "

@@ -18,7 +18,7 @@ from afterturn_client.errors import InvalidRequestError, UnreachableError
 DEADLINE_S = 1.8
 #: Bytes of an event.
 LONGEST_EVENT = 33_554_432
-_CHUNK = 65_536
+_CHUNK, _LONGEST_SPACE = 65_536, 64
 _LATE = "the memory service took too long; the agent goes on without it"
 _SILENT = "no whole event came on standard input; the agent goes on without memory"
 #: Set when the event has been read.
@@ -47,15 +47,16 @@ def run_hook(work: Work) -> NoReturn:
 def read_event() -> Mapping[str, Any]:
     """Return the JSON object on standard input, as soon as it is whole: an agent may never close its end.
 
-    Raises ValueError where there is none.
+    Raises InvalidRequestError where there is none.
     """
     told = bytearray()
     while sys.stdin is not None and len(told) < LONGEST_EVENT:
         chunk = os.read(sys.stdin.fileno(), _CHUNK)
         told += chunk
-        if not chunk or told.rstrip().endswith(b"}"):
+        if not chunk or told[-_LONGEST_SPACE:].rstrip(b" \t\r\n\0").endswith(b"}"):
             try:
-                event = json.loads(told.decode("utf-8", "replace"))
+                # An agent may write a byte order mark, or UTF-16 (PowerShell does).
+                event = json.loads(told.decode(json.detect_encoding(told), "replace"))
             except (ValueError, RecursionError):
                 if chunk:
                     continue
@@ -64,7 +65,7 @@ def read_event() -> Mapping[str, Any]:
                 _EVENT_READ.set()
                 return event
             break
-    raise ValueError("no event")
+    raise InvalidRequestError(f"standard input holds no event: a JSON object of at most {LONGEST_EVENT >> 20} MiB")
 
 
 def say(told: str) -> None:

@@ -6,18 +6,20 @@ is written to standard output.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from afterturn_client.client import Afterturn
+from afterturn_client.errors import InvalidRequestError
 from afterturn_client.hook_program import say
 from afterturn_client.kept_turns import add_piece, keep_turn, keep_turns
 from afterturn_client.projects import find_project
 from afterturn_client.prompt_questions import find_question
 from afterturn_client.reference import shorten_frames
-from afterturn_client.transcript_lines import make_storable
+from afterturn_client.transcript_lines import join_parts, make_storable, read_parts
 from afterturn_client.transcripts import Transcript, TranscriptTurn, read_transcript
 
 #: Most characters that a hook adds to a prompt; Claude Code accepts 10,000.
@@ -35,10 +37,10 @@ Hook = Callable[[Afterturn, str, Event], str]
 def recall_for_prompt(memory: Afterturn, agent: str, event: Event) -> str:
     """Return the output of a prompt's hook: recalled memory as context, empty where none is found or asked for."""
     del agent
-    question = find_question(make_storable(str(event.get("prompt") or "")))
+    question = find_question(join_parts(read_parts(event.get("prompt"))))
     if question is None:
         return ""
-    found = memory.recall(question, max_tokens=TOKENS, session_id=str(event["session_id"]), exclude_session=True)
+    found = memory.recall(question, max_tokens=TOKENS, session_id=_session_of(event), exclude_session=True)
     if not found.results or found.reference is None:
         return ""
     return _add_context("UserPromptSubmit", str(found.reference["content"]))
@@ -48,7 +50,7 @@ def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
     """Return the output of a session start's hook: the project's current facts, and memories that fit its name."""
     del agent
     asked = {"type": "message", "role": "user", "content": project_of(event)}
-    prepared = memory.before_turn(str(event["session_id"]), "session-start", [asked], max_input_tok=TOKENS)
+    prepared = memory.before_turn(_session_of(event), "session-start", [asked], max_input_tok=TOKENS)
     frames = [text for item in prepared.input_items[:-1] if (text := _text_of(item)).startswith(_FRAME)]
     return _add_context("SessionStart", frames[0]) if frames else ""
 
@@ -59,7 +61,7 @@ def keep_last_turn(memory: Afterturn, agent: str, event: Event) -> str:
     Called again for a turn that went on, it stores what came after.
     """
     if (turn := _last_turn(agent, event)) is not None:
-        keep_turn(memory, str(event["session_id"]), turn)
+        keep_turn(memory, _session_of(event), turn)
     return ""
 
 
@@ -73,7 +75,7 @@ def keep_finished_turns(memory: Afterturn, agent: str, event: Event) -> str:
     if nameless := sum(not turn.named for turn in turns):
         say(f"turns that the transcript does not name: {nameless}; they are kept only when they end")
     if named := [turn for turn in turns if turn.named]:
-        keep_turns(memory, str(event["session_id"]), named)
+        keep_turns(memory, _session_of(event), named)
     return ""
 
 
@@ -91,12 +93,24 @@ def project_of(event: Event) -> str:
     return find_project(Path(str(event.get("cwd") or ".")))
 
 
+def _session_of(event: Event) -> str:
+    """Return the agent's own id of the session. Raises InvalidRequestError where the event names none."""
+    named = event.get("session_id")
+    if not isinstance(named, str | int) or not str(named):
+        raise InvalidRequestError("the event names no session (session_id)")
+    return make_storable(str(named))
+
+
 def _read_transcript(agent: str, event: Event, *, prompts: int = 1) -> Transcript:
     path = event.get("transcript_path")
     if not path:
         say("the event names no transcript; nothing was kept")
         return Transcript()
-    read = read_transcript(agent, Path(str(path)), prompts=prompts)
+    try:
+        read = read_transcript(agent, Path(os.path.expanduser(str(path))), prompts=prompts)  # noqa: PTH111
+    except (OSError, ValueError) as error:
+        say(f"the transcript that the event names cannot be read ({type(error).__name__}); nothing was kept")
+        return Transcript()
     if read.unreadable:
         say(f"lines of the transcript that cannot be read: {read.unreadable}; the others are kept")
     return read

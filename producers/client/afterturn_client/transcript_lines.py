@@ -4,9 +4,9 @@ import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
+from afterturn_client.message_times import find_time
 from afterturn_client.reference import strip_parts
 
 
@@ -21,7 +21,7 @@ class LineKind(enum.Enum):
     ANSWER = enum.auto()
     #: What stands in the place of an answer and is none: an error of the model's service.
     DISMISSED = enum.auto()
-    #: A command to the interface: it ends the turn before, and what it gives belongs to none.
+    #: A command to the interface: it ends the turn before. With arguments it begins one, where a model answers it.
     COMMAND = enum.auto()
     #: News of the interface for the model: the turn before goes on.
     NOTICE = enum.auto()
@@ -29,7 +29,7 @@ class LineKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its kind, its text, the id of a prompt, and its time as RFC 3339 text."""
+    """One line: its kind, its text, its id, and its time as RFC 3339 text."""
 
     kind: LineKind
     text: str = field(default="", repr=False)
@@ -83,8 +83,4 @@ def describe_pictures(content: Any) -> str:
 
 def read_time(entry: Mapping[str, Any]) -> str | None:
     """Return the time of a line as RFC 3339 text in UTC; None where it has none that can be read."""
-    try:
-        moment = datetime.fromisoformat(entry["timestamp"])
-        return None if moment.tzinfo is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
+    return find_time({"timestamp": entry.get("timestamp")})

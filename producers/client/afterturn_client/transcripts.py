@@ -108,7 +108,7 @@ def _read_lines(told: bytes, *, whole: bool) -> tuple[list[Mapping[str, Any]], i
 
 def _join_turns(lines: Iterable[Line], unreadable: int) -> Transcript:
     turns, dismissed, current, is_open = dict[str, TranscriptTurn](), set[str](), "", False
-    for line in lines:
+    for line in _promote_commands(lines):
         if line.kind is LineKind.PROMPT:
             name = line.name or _derive_name(line, turns)
             # A prompt under the name of the turn under way was added to it; one of an earlier turn is there twice.
@@ -125,6 +125,19 @@ def _join_turns(lines: Iterable[Line], unreadable: int) -> Transcript:
         elif is_open:
             turns[current] = (_add_words if line.kind is LineKind.ADDED else _add_answer)(turns[current], line)
     return Transcript(tuple(turns.values()), is_open, frozenset(dismissed), unreadable)
+
+
+def _promote_commands(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield the lines; a command with arguments that a model answers is a prompt."""
+    held: Line | None = None
+    for line in lines:
+        if held is not None:
+            yield replace(held, kind=LineKind.PROMPT) if line.kind is LineKind.ANSWER else held
+        held = line if line.kind is LineKind.COMMAND and line.text else None
+        if held is None:
+            yield line
+    if held is not None:
+        yield held
 
 
 def _add_words(turn: TranscriptTurn, line: Line) -> TranscriptTurn:

@@ -141,7 +141,7 @@ def open_client(kind: type[C], **options: Any) -> C:
         return kind(**options)
     except ImportError:
         problem = "a SOCKS proxy, which needs the package socksio (`pip install socksio`)"
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, httpx.InvalidURL) as error:
         problem = f"a proxy or certificates that cannot be used ({type(error).__name__})"
     raise InvalidRequestError(
         f"the environment (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE) names {problem}; NO_PROXY names hosts without one"

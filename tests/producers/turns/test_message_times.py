@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from afterturn_client.message_times import find_moment, find_unreadable_time, read_time
 from pydantic_core import PydanticCustomError
 
 from producers.service.fields import parse_moment
-from producers.turns.message_times import find_moment, read_time
 from tests.producers.conftest import Tenant
 from tests.producers.turns.test_message_forms import hand_in
 
@@ -28,6 +28,25 @@ SECONDS = 1684922400
         SECONDS * 10**9,
         str(SECONDS),
         f"{SECONDS}.000000",
+        f"{SECONDS / 1e9}e9",
+        "2023-05-24 10:00:00 UTC",
+        "2023-05-24 12:00:00 +0200",
+        "2023-05-24 10:00:00 +0000 UTC",
+        "2023-05-24T10:00:00Z[UTC]",
+        "2023/05/24 10:00:00",
+        "24.05.2023 10:00",
+        "Wed, 24 May 2023 12:00:00 +0200",
+        "Wed, 24 May 2023 10:00:00 GMT",
+        "Wed May 24 10:00:00 2023",
+        "Wed May 24 10:00:00 +0000 2023",
+        "Wed May 24 2023 10:00:00 GMT+0000 (Coordinated Universal Time)",
+        "May 24, 2023 10:00 AM",
+        "Wednesday, May 24, 2023 at 10:00:00\u202fAM UTC",
+        "24-May-2023 10:00",
+        {"$date": "2023-05-24T10:00:00Z"},
+        {"$date": {"$numberLong": str(SECONDS * 1000)}},
+        {"_seconds": SECONDS, "_nanoseconds": 0},
+        [2023, 5, 24, 10, 0],
     ],
 )
 def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
@@ -35,10 +54,35 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["yesterday", "", 0, True, None, 1e300, float("nan"), float("inf"), "9" * 30, -(10**25)]
+    "value",
+    [
+        *("yesterday", "", 0, 5, -1, True, None, 1e300, float("nan"), float("inf"), "9" * 30, -(10**25)),
+        *("10:32", "05/06/2023", "Mayday 24, 2023", "31 Feb 2023", "May 24, 2023 25:00", "2023", "x" * 100_000),
+        *({"seconds": None}, {}, [2023], [2023, 13, 1], [True, 1, 1]),
+    ],
 )
 def test_what_is_no_time_is_none(value: Any) -> None:
     assert read_time(value) is None
+
+
+@pytest.mark.parametrize("value", [20230524, "20230524"])
+def test_a_number_of_eight_digits_is_a_date(value: Any) -> None:
+    assert read_time(value) == datetime(2023, 5, 24, tzinfo=UTC)
+
+
+def test_a_time_in_no_known_form_is_told_by_its_field() -> None:
+    assert find_unreadable_time({"created_at": "05/06/2023"}) == "created_at"
+    assert find_unreadable_time({"timestamp": "soon", "metadata": {"ts": SECONDS}}) is None
+    assert find_unreadable_time({"timestamp": None, "created_at": "", "occurred_at": 0, "date": "soon"}) is None
+
+
+@pytest.mark.parametrize("way", ["turns", "after", "mcp"])
+@pytest.mark.parametrize("form", [{"type": "message", "role": "user"}, {"type": "human"}, {"role": "user"}])
+async def test_a_message_whose_time_cannot_be_read_is_refused(ana: Tenant, way: str, form: dict[str, str]) -> None:
+    answered = await hand_in(ana, {**form, "content": "I was in Evora last week.", "timestamp": "05/06/2023"}, way)
+    assert answered.status_code == (200 if way == "mcp" else 422)
+    assert "timestamp" in answered.text
+    assert await said_at(ana) == {}
 
 
 @pytest.mark.parametrize(

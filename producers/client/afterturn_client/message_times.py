@@ -1,0 +1,185 @@
+"""Finds the time at which a message was said, in the forms of many programs. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+#: The accepted range of times; a time outside is a mistake of units.
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+LATEST = datetime(3000, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: Fields that hold a message's time, the most exact first.
+_FIELDS = (
+    "timestamp",
+    "timestamp_ms",
+    "occurred_at",
+    "created_at",
+    "createdAt",
+    "create_time",
+    "created",
+    "date_unixtime",
+    "date",
+    "ts",
+    "time",
+    "sent_at",
+    "origin_server_ts",
+)
+#: Of these, the names that hold nothing but a time.
+_TIMES_ALONE = ("timestamp", "occurred_at", "created_at", "createdAt")
+#: Fields that hold those of a message beside its content.
+_BESIDE = ("metadata", "additional_kwargs", "response_metadata")
+_NUMBER = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?(?:[eE]\+?\d{1,2})?")
+#: Numbers below are seconds, then milliseconds, microseconds and nanoseconds: all of them mean years from 1973 to 5138.
+_UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9))
+#: Numbers of eight digits are a date: as seconds they would be of 1970 to 1973. The smallest that is a time.
+_DATES, _LEAST_SECONDS = range(19_000_101, 30_000_000), 86_400
+#: The number in an object that stands for a time, as MongoDB (within `$date`) and Firestore write it.
+_WRAPPED = ("$numberLong", "seconds", "_seconds")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_DAY_NAME = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+)?"
+_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?(?:\s*(?P<half>[ap])\.?m\.?)?"
+_ZONE = r"(?:utc|gmt|z)?\s*(?P<offset>[+-]\d\d:?\d\d)?"
+#: A day that can be read in one way alone: its month has a name, its year stands first, or full stops are in it.
+_DAY = (
+    r"(?:(?P<d1>\d{1,2})(?:st|nd|rd|th)?[\s-]+(?P<m1>[a-z]{3,9})\.?,?[\s-]+(?P<y1>\d{4})"
+    r"|(?P<m2>[a-z]{3,9})\.?\s+(?P<d2>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<y2>\d{4})"
+    r"|(?P<y3>\d{4})[/-](?P<m3>\d{1,2})[/-](?P<d3>\d{1,2})|(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.(?P<y4>\d{4}))"
+)
+_TOLD = re.compile(
+    rf"{_DAY_NAME}{_DAY}(?:(?:,?\s+(?:at\s+)?|t){_CLOCK})?\s*{_ZONE}\s*(?:utc|gmt)?\s*(?:\([^()]*\)|\[[^\[\]]*\])?",
+    re.IGNORECASE,
+)
+#: `Wed May 24 10:00:00 2023`, with or without a zone before the year.
+_YEAR_LAST = re.compile(
+    r"(?P<day>\w{3}\s+\w{3}\s+\d{1,2})\s+(?P<clock>\d\d:\d\d:\d\d)(?P<zone>\s+\S+)?\s+(?P<year>\d{4})"
+)
+_LONGEST_TOLD = 100
+
+
+def find_moment(message: Mapping[str, Any]) -> datetime | None:
+    """Return the message's time in UTC; None where it has none that can be read.
+
+    A time without an offset is taken as UTC. Numbers are seconds, milliseconds, microseconds or nanoseconds by size.
+    """
+    places = [message, *(one for name in _BESIDE if isinstance(one := message.get(name), Mapping))]
+    for place in places:
+        for name in _FIELDS:
+            if name in place and (at := read_time(place[name])) is not None:
+                return at
+    return None
+
+
+def find_time(message: Mapping[str, Any]) -> str | None:
+    """Return the message's time, as `find_moment` finds it, as RFC 3339 in UTC."""
+    at = find_moment(message)
+    return None if at is None else at.isoformat().replace("+00:00", "Z")
+
+
+def find_unreadable_time(message: Mapping[str, Any]) -> str | None:
+    """Return the name of a field that tells a time in a form that is not known, where no other one tells it."""
+    told = next((name for name in _TIMES_ALONE if message.get(name)), None)
+    return told if told is not None and find_moment(message) is None else None
+
+
+def read_time(value: Any) -> datetime | None:
+    """Return a time in UTC; None for what is none, or lies outside the range of the API."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Mapping):
+        inner = value.get("$date", value)
+        told = next((inner[name] for name in _WRAPPED if name in inner), None) if isinstance(inner, Mapping) else inner
+        return None if isinstance(told, Mapping) else read_time(told)
+    if isinstance(value, list):
+        return _read_numbers(value)
+    if isinstance(value, str):
+        text = value.strip()
+        if not _NUMBER.fullmatch(text):
+            return _read_text(text)
+        value = float(text)
+    return _read_number(value) if isinstance(value, int | float) else None
+
+
+def _read_number(value: float) -> datetime | None:
+    per_second = next((unit for below, unit in _UNITS if abs(value) < below), None)
+    if per_second is None or abs(value) < _LEAST_SECONDS:
+        return None
+    try:
+        if value in _DATES:
+            return _at_midnight(date.fromisoformat(str(int(value))))
+        return _within_range(EPOCH + timedelta(microseconds=round(value / per_second * 1e6)))
+    except (OverflowError, ValueError):
+        return None
+
+
+def _read_numbers(value: Sequence[Any]) -> datetime | None:
+    """Return the time of a list of year, month, day and what follows, as Java's programs write it."""
+    if not 3 <= len(value) <= 6 or not all(isinstance(one, int) for one in value):  # noqa: PLR2004 - year to second
+        return None
+    try:
+        return _within_range(datetime(*value, tzinfo=UTC))
+    except (OverflowError, ValueError):
+        return None
+
+
+def _read_text(text: str) -> datetime | None:
+    try:
+        read = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return _read_told(text)
+    try:
+        return _within_range(read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC))
+    except OverflowError:
+        return None
+
+
+def _read_told(text: str) -> datetime | None:
+    """Return the time of a text that tells it otherwise than ISO 8601: as mail, browsers and exports do."""
+    told = _YEAR_LAST.fullmatch(text[:_LONGEST_TOLD])
+    text = f"{told['day']} {told['year']} {told['clock']}{told['zone'] or ''}" if told else text
+    found = _TOLD.fullmatch(text) if len(text) <= _LONGEST_TOLD else None
+    if found is None:
+        return None
+    year, month, day = next((found[f"y{n}"], found[f"m{n}"], found[f"d{n}"]) for n in range(1, 5) if found[f"y{n}"])
+    hour = int(found["hour"] or 0)
+    if found["half"]:
+        hour = hour % 12 + (12 if found["half"] in "pP" else 0)
+    try:
+        at = datetime(
+            int(year),
+            _read_month(month),
+            int(day),
+            hour,
+            int(found["minute"] or 0),
+            int(found["second"] or 0),
+            tzinfo=UTC,
+        )
+        return _within_range(at - _read_offset(found["offset"]))
+    except (OverflowError, ValueError):
+        return None
+
+
+def _read_month(told: str) -> int:
+    """Return the number of a month that is told by a number or by its English name, which may be shortened."""
+    if told.isdecimal():
+        return int(told)
+    return next((n for n, name in enumerate(_MONTHS, 1) if name.startswith(told.lower())), 0)
+
+
+def _read_offset(told: str | None) -> timedelta:
+    if told is None:
+        return timedelta()
+    size = timedelta(hours=int(told[1:3]), minutes=int(told[-2:]))
+    return -size if told.startswith("-") else size
+
+
+def _at_midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _within_range(at: datetime) -> datetime | None:
+    return at if EARLIEST <= at < LATEST else None
