@@ -22,8 +22,9 @@ from deploy.cli.parsed import (
     derive_session_name,
     describe_first_error,
 )
+from producers.turns.built_messages import UnknownForm, check_time
 from producers.turns.items import is_blank, is_item
-from producers.turns.message_forms import UnknownForm, check_time, identify_message, recognise_message
+from producers.turns.message_forms import identify_message, recognise_message
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
@@ -144,7 +145,7 @@ def _parse_message(value: Any) -> Said | str | None:
     """Return the message, None for a blank one, or a text that says what is wrong with it."""
     if not isinstance(value, dict):
         return "not a message"
-    if not isinstance(value.get("type", ""), str):
+    if not isinstance(value.get("type", ""), str) and "author" not in value:
         return "type: must be a text"
     try:
         check_time(value)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from deploy.cli.conversations import MESSAGE_FIELDS, Conversation, find_conversations, is_of_people, keep_said
+from deploy.cli.conversations import MESSAGE_FIELDS, Conversation, build_conversation, find_conversations
 
 #: Fields of a whole document or of one of our turns, which no message has.
 _OF_OTHERS = frozenset({"messages", "session_id", "turn_id"})
@@ -27,7 +27,7 @@ def read_conversations(raw: bytes) -> list[Conversation]:
     """
     text = _decode_text(raw)
     if begins_with_message(text):
-        return [_build_conversation(list(_read_lines(text)))]
+        return [build_conversation(list(_read_lines(text)))]
     if holds_conversation_lines(text):
         return [one for line, value in _read_lines(text) for one in _find_or_fail(value, line)]
     value = _parse_json(text)
@@ -68,12 +68,7 @@ def _read_array(text: str, at: int) -> list[Conversation]:
     first = elements[0][1] if elements else None
     if find_conversations(first) and not {"role", "type"} & set(first or ()):
         return [one for line, value in elements for one in _find_or_fail(value, line)]
-    return [_build_conversation(elements)]
-
-
-def _build_conversation(messages: list[tuple[int, Any]]) -> Conversation:
-    said = keep_said(messages)
-    return Conversation(said, of_people=is_of_people(said))
+    return [build_conversation(elements)]
 
 
 def _find_or_fail(value: Any, line: int) -> list[Conversation]:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from afterturn_client.message_times import EPOCH, find_moment
 
-from producers.turns.message_forms import ROLES
+from producers.turns.built_messages import ROLES
+from producers.turns.exported_messages import TYPED, is_of_people
 
 #: Fields that hold the messages of a conversation, by which a document is known.
 MESSAGE_FIELDS = (
@@ -19,9 +21,20 @@ MESSAGE_FIELDS = (
     "chunkedPrompt",
     "chats",
     "values",
+    "value",
+    "data",
+    "chat",
 )
-#: Types of Discord's messages that a person wrote; the others tell of calls, pins and members.
-_SAID_IN_DISCORD = frozenset({"Default", "Reply", "ThreadStarterMessage", "ContextMenuCommand", "ChatInputCommand"})
+#: Types of Discord's messages that a person wrote, in exports and in its API; the others tell of calls and members.
+_SAID_IN_DISCORD = frozenset(
+    {"Default", "Reply", "ThreadStarterMessage", "ContextMenuCommand", "ChatInputCommand", 0, 19, 20, 21, 23}
+)
+#: Subtypes of Slack's messages that somebody wrote; the others tell of members, pins, calls and reminders.
+_SAID_IN_SLACK = frozenset(
+    {"bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment"}
+)
+#: Fields that hold the id of a conversation.
+_NAMES = ("conversation_id", "conversationId", "uuid", "thread_id", "thread_path", "sessionId", "id")
 #: Fields of ChatGPT's content that hold text or parts; one without holds thoughts or settings.
 _CONTENT_FIELDS = frozenset({"parts", "text", "result"})
 
@@ -42,42 +55,55 @@ def find_conversations(value: Any, line: int = 1) -> list[Conversation]:
     """Return the conversations of one JSON object, all said to begin on `line`; none where it holds none."""
     if not isinstance(value, dict):
         return []
-    if isinstance(chats := value.get("chats"), dict) and isinstance(chats.get("list"), list):  # all of Telegram
-        return [found for chat in chats["list"] for found in find_conversations(chat, line)]
+    if chats := _list_chats(value):
+        return [found for chat in chats for found in find_conversations(chat, line)]
     for find in _FINDERS:
         if (messages := find(value)) is not None:
-            said = keep_said([(line, message) for message in messages])
-            return [Conversation(said, _find_name(value), is_of_people(said))]
+            return [build_conversation([(line, message) for message in messages], _find_name(value))]
     return []
 
 
-def is_of_people(messages: Sequence[tuple[int, Any]]) -> bool:
-    """Return whether the first message names its author and no role."""
-    first = next((one for _, one in messages if isinstance(one, Mapping)), {})
-    author = first.get("author")
-    if isinstance(author, Mapping):
-        return "role" not in author
-    if isinstance(first.get("from"), str):
-        return "text" in first
-    return "sender_name" in first or ("ts" in first and "role" not in first)
+def build_conversation(messages: Sequence[tuple[int, Any]], name: str | None = None) -> Conversation:
+    """Return the conversation of these messages, without those that a program wrote of a call, a pin or a new member.
 
-
-def keep_said(messages: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
-    """Return the messages without those that a program wrote of a call, a pin or a member that joined.
-
-    A pair of role and text, as LangGraph takes it, becomes an object.
+    Messages that all tell their time stand oldest first. A pair of role and text, as LangGraph takes it, becomes an
+    object.
     """
-    return [(line, _read_pair(message)) for line, message in messages if _is_said(message)]
+    said = _put_in_order([(line, _read_pair(message)) for line, message in messages if _is_said(message)])
+    return Conversation(said, name, of_people=bool(said) and is_of_people(said[0][1]))
+
+
+def _put_in_order(said: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Return the messages oldest first, where they stand newest first: as the APIs of Slack, Teams and Discord do."""
+    times = [find_moment(message) if isinstance(message, Mapping) else None for _, message in said]
+    known = [at for at in times if at is not None]
+    if len(known) < len(said) or not known or known[0] <= known[-1]:
+        return said
+    return [one for _, one in sorted(zip(known, said, strict=True), key=itemgetter(0))]
+
+
+def _list_chats(value: Mapping[str, Any]) -> list[Any]:
+    """Return the chats of an export of all of Telegram, or of one's own data in Teams or Skype."""
+    held = (one for name in ("chats", "left_chats") if isinstance(one := value.get(name), dict))
+    own = _list_of(value.get("conversations")) or []
+    return [
+        *(chat for one in held for chat in _list_of(one.get("list")) or ()),
+        *(one for one in own if isinstance(one, dict) and "MessageList" in one),
+    ]
 
 
 def _is_said(message: Any) -> bool:
     if not isinstance(message, dict):
         return True
     kind, subtype, author = message.get("type"), message.get("subtype"), message.get("author")
-    if isinstance(subtype, str) and subtype.startswith(("channel_", "group_")):
-        return False
-    if isinstance(author, Mapping) and "role" not in author and isinstance(kind, str):
+    if isinstance(subtype, str) and "ts" in message:
+        return subtype in _SAID_IN_SLACK
+    if isinstance(author, Mapping) and "role" not in author and isinstance(kind, str | int):
         return kind in _SAID_IN_DISCORD
+    if isinstance(kind, str) and kind.startswith("m.") and "sender" in message:  # Matrix
+        return kind == "m.room.message"
+    if "messageType" in message and "body" in message:  # Teams
+        return bool(message["messageType"] == "message")
     return not (kind == "service" and "actor" in message)
 
 
@@ -91,7 +117,7 @@ def _read_pair(message: Any) -> Any:
 def _find_name(value: Mapping[str, Any]) -> str | None:
     channel = value.get("channel")
     named = channel.get("id") if isinstance(channel, Mapping) else None
-    for given in (named, *(value.get(name) for name in ("conversation_id", "uuid", "thread_id", "thread_path", "id"))):
+    for given in (named, *(value.get(name) for name in _NAMES)):
         if isinstance(given, str | int) and not isinstance(given, bool) and str(given):
             return str(given)
     return None
@@ -137,8 +163,7 @@ def _find_messenger(value: Mapping[str, Any]) -> list[Any] | None:
     if messages is None or "participants" not in value or not all(isinstance(one, dict) for one in messages):
         return None
     said = [one for one in messages if isinstance(one.get("content"), str) and isinstance(one.get("sender_name"), str)]
-    mended = [{**one, **{name: _mend_text(one[name]) for name in ("content", "sender_name")}} for one in said]
-    return sorted(mended, key=_sort_by_time)
+    return [{**one, **{name: _mend_text(one[name]) for name in ("content", "sender_name")}} for one in said]
 
 
 def _mend_text(text: str) -> str:
@@ -170,6 +195,30 @@ def _find_langgraph(value: Mapping[str, Any]) -> list[Any] | None:
     return None
 
 
+def _find_teams(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return the messages of an answer of Microsoft Graph, or of a chat in an export of one's own data."""
+    if (typed := _list_of(value.get("MessageList"))) is not None:
+        return [one for one in typed if isinstance(one, dict) and str(one.get("messagetype")).lower() in TYPED]
+    found = _list_of(value.get("value"))
+    return found if found and isinstance(found[0], dict) and "body" in found[0] else None
+
+
+def _find_openai(value: Mapping[str, Any]) -> list[Any] | None:
+    return _list_of(value.get("data")) if value.get("object") == "list" else None
+
+
+def _find_open_web_ui(value: Mapping[str, Any]) -> list[Any] | None:
+    return _list_of(chat.get("messages")) if isinstance(chat := value.get("chat"), dict) else None
+
+
+def _find_gemini_cli(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return what a person and the model said; the others are the program's."""
+    messages = _list_of(value.get("messages"))
+    if messages is None or "sessionId" not in value:
+        return None
+    return [one for one in messages if not isinstance(one, dict) or one.get("type") in ("user", "gemini")]
+
+
 def _find_plain(value: Mapping[str, Any]) -> list[Any] | None:
     return _list_of(value.get("messages"))
 
@@ -189,5 +238,9 @@ _FINDERS: Sequence[Callable[[Mapping[str, Any]], list[Any] | None]] = (
     _find_share_gpt,
     _find_gemini,
     _find_langgraph,
+    _find_teams,
+    _find_openai,
+    _find_open_web_ui,
+    _find_gemini_cli,
     _find_plain,
 )

@@ -75,8 +75,9 @@ class _Turn(_Strict):
 #: What `detect_format` looks for; an error names it.
 LOOKED_FOR = (
     "looked for: JSON Lines of turns (session_id, turn_id, messages); messages of OpenAI, Anthropic, Gemini, "
-    "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Telegram, Discord, Slack, Messenger and "
-    "WhatsApp; session files of Claude Code and Codex; and transcripts, `Name: text` a line"
+    "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Open WebUI, LibreChat, Gemini CLI, "
+    "Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix and WhatsApp; session files of Claude Code and "
+    "Codex; and transcripts, `Name: text` a line"
 )
 #: Types of the lines of Codex's session files.
 _OF_CODEX = frozenset({"session_meta", "event_msg", "response_item", "turn_context"})
@@ -91,7 +92,7 @@ def detect_format(head: bytes) -> Format | None:
     objects = [value for line in lines if isinstance(value := _try_json(line), dict)]
     if agent := next(filter(None, map(_find_coding_agent, objects)), None):
         return agent
-    if any(not _OF_TURNS.isdisjoint(value) for value in objects) or _is_cut_turn(lines[0]):
+    if any(map(_is_turn, objects)) or _is_cut_turn(lines[0]):
         return Format.JSONL
     if re.match(r"\[\s*[{\[\]]", text) or begins_with_message(text):
         return Format.CHAT
@@ -104,6 +105,11 @@ def _detect_text(lines: Sequence[str]) -> Format | None:
     if begins_as_whatsapp(lines):
         return Format.WHATSAPP
     return Format.TRANSCRIPT if is_transcript(lines) else None
+
+
+def _is_turn(value: Mapping[str, Any]) -> bool:
+    """Return whether a line is one of our turns, of which a field may be missing or misspelt."""
+    return len({*_OF_TURNS, "messages"} & set(value)) > 1
 
 
 def _is_cut_turn(line: str) -> bool:

@@ -17,13 +17,45 @@ from afterturn_client.turns import Message, NewTurn
 from deploy.cli.bounded_lines import read_lines
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, Unrecognised, check_turn
 
-_DATE = r"(?P<a>\d{1,4})(?P<sign>[./-])(?P<b>\d{1,2})[./-](?P<c>\d{2,4})"
-_CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?(?:\s?(?P<half>[AaPp])\.?\s?[Mm]\.?)?"
+_DATE = r"(?P<a>\d{1,4})(?P<sign>[./-])\s?(?P<b>\d{1,2})[./-]\s?(?P<c>\d{2,4})\.?"
+#: The half of the day before or behind the clock, and the second one.
+_HALVES = r"[AaPp]\.?\s?[Mm]\.?|上午|下午|凌晨|早上|中午|晚上|午前|午後|오전|오후|ص|م"
+_SECOND_HALF = re.compile(r"[Pp]|下午|中午|晚上|午後|오후|م")
+_CLOCK = (
+    rf"(?:(?P<before>{_HALVES})\s?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?"
+    rf"(?:\s?(?P<half>{_HALVES}))?"
+)
+#: What stands between date and clock: a comma, and in some languages a word (`klo`, `à`).
+_BETWEEN = r"[,،]?\s+(?:[^\W\d_]{1,4}\.?\s+)??"
 #: The marks of direction that the export puts before and into a line.
-_MARKS = dict.fromkeys(map(ord, "\u200e\u200f\u202a\u202c\ufeff"))
+_MARK = "\u200e"
+_MARKS = dict.fromkeys(map(ord, "\u200f\u202a\u202c\u2068\u2069\ufeff"))
 _BEGINNINGS = (
-    re.compile(rf"\[{_DATE},?\s+{_CLOCK}\]\s+(?P<rest>.*)"),
-    re.compile(rf"{_DATE},?\s+{_CLOCK}\s+-\s+(?P<rest>.*)"),
+    re.compile(rf"\[{_DATE}{_BETWEEN}{_CLOCK}\]\s+(?P<rest>.*)"),
+    re.compile(rf"{_DATE}{_BETWEEN}{_CLOCK}\s+-\s+(?P<rest>.*)"),
+    re.compile(rf"{_DATE}\s+(?=[오午]){_CLOCK},\s+(?P<rest>.*)"),
+)
+#: What the program writes in the place of a picture, a file or a deleted message, and behind an edited one.
+_LEFT_OUT = re.compile(
+    r"<[^<>]*(?:omit\w*|omis\w*|omess\w*|ocult\w*|weggela\w*|ausgeschlossen|pominię\w*|utel[aä]\w*|udelad\w*"
+    r"|без медиа\w*|dahil edilmedi|省略\w*|含まれて\w*"
+    r"|(?:attached|angehängt|adjunto|joint|allegato|anexado|bijgevoegd) ?: )[^<>]*>"
+    r"|(?:IMG|VID|PTT|AUD|STK|DOC)-[\w-]+\.\w{2,5} \([^()]+\)"
+    r"|(?:This message was deleted|You deleted this message|Diese Nachricht wurde gelöscht"
+    r"|Du hast diese Nachricht gelöscht|Se eliminó este mensaje|Eliminaste este mensaje|Ce message a été supprimé"
+    r"|Vous avez supprimé ce message|Questo messaggio è stato eliminato|Hai eliminato questo messaggio"
+    r"|Mensagem apagada|Você apagou esta mensagem|Dit bericht is verwijderd|Je hebt dit bericht verwijderd)\.?",
+    re.IGNORECASE,
+)
+#: The same where the mark of direction stands before it, as on an iPhone.
+_LEFT_OUT_MARKED = re.compile(
+    r"(?:[\w-]+ ){1,2}(?:omitted|omitid[oa]|weggelassen|ausgelassen|absente?|omess[oa]|ocultad[oa]|weggelaten)"
+    r"|.*(?:end-to-end|Ende-zu-Ende|extremo a extremo|bout en bout|ponta a ponta).*",
+    re.IGNORECASE,
+)
+_EDITED = re.compile(
+    r"\s*(?:\u200e<[^<>]+>|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
+    r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)\.?>)\Z"
 )
 _SPOKEN = re.compile(r"(?P<name>[^:]{1,128}?):\s(?P<text>.*)")
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 2000
@@ -66,8 +98,9 @@ def begins_as_whatsapp(lines: Sequence[str]) -> bool:
 def parse_whatsapp(stream: BinaryIO, session: str, longest: int, dates: DateOrder | None = None) -> Iterator[Parsed]:
     """Yield each message as a turn; a line without a date goes on with the message before it.
 
-    Times have no zone, and are taken as UTC. Lines that tell of the group (who joined, encryption) are left out. A file
-    whose dates have two meanings, of which neither `dates` nor the file itself chooses one, is Unrecognised.
+    Times have no zone, and are taken as UTC. Lines that tell of the group (who joined, encryption) are left out, and so
+    is what the program writes in the place of a picture, a file or a deleted message. A file whose dates have two
+    meanings, of which neither `dates` nor the file itself chooses one, is Unrecognised.
     """
     found: list[_Found] = []
     for line in read_lines(stream, longest):
@@ -87,9 +120,21 @@ def parse_whatsapp(stream: BinaryIO, session: str, longest: int, dates: DateOrde
         return
     is_month_first = order is DateOrder.MONTH_FIRST
     names = TurnNames()
-    for one in found:
+    for one in filter(_take_own_words, found):
         if one.name:
             yield _build_turn(one, session, names, is_month_first=is_month_first)
+
+
+def _take_own_words(one: _Found) -> bool:
+    """Take what the program wrote out of a message; return whether anything was said."""
+    first = one.lines[0].strip()
+    told = first.lstrip(_MARK)
+    own = _LEFT_OUT.fullmatch(told) or (told != first and _LEFT_OUT_MARKED.fullmatch(told))
+    one.lines[:1] = [] if own else [first]
+    if one.lines:
+        one.lines[-1] = _EDITED.sub("", one.lines[-1].rstrip())
+    one.lines[:] = [line.replace(_MARK, "") for line in one.lines]
+    return not own or any(line.strip() for line in one.lines)
 
 
 def _build_turn(one: _Found, session: str, names: TurnNames, *, is_month_first: bool) -> Parsed:
@@ -105,17 +150,18 @@ def _build_turn(one: _Found, session: str, names: TurnNames, *, is_month_first: 
 
 
 def _read_beginning(text: str, number: int) -> _Found | None:
+    text = text.lstrip(_MARK)
     found = next((found for beginning in _BEGINNINGS if (found := beginning.fullmatch(text))), None)
     if found is None:
         return None
     given = found.groupdict()
     hour = int(given["hour"])
-    if half := given["half"]:
-        hour = hour % _HALF_DAY + (_HALF_DAY if half in "Pp" else 0)
+    if half := given["before"] or given["half"]:
+        hour = hour % _HALF_DAY + (_HALF_DAY if _SECOND_HALF.match(half) else 0)
     spoken = _SPOKEN.fullmatch(found["rest"])
     date = int(given["a"]), int(given["b"]), int(given["c"])
     clock = hour, int(given["minute"]), int(given["second"] or 0)
-    name, said = (spoken["name"].strip(), spoken["text"]) if spoken else ("", found["rest"])
+    name, said = (spoken["name"].strip(f" ~{_MARK}\u202f"), spoken["text"]) if spoken else ("", found["rest"])
     return _Found(number, date, clock, name, [said], dotted=given["sign"] == ".")
 
 

@@ -27,8 +27,18 @@ from producers.service.fields import DefaultBank, End, Moment, Name, SessionId, 
 from producers.service.framing import strip_frames
 from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
-from producers.turns.items import KEPT, choose_role, clean_items, is_blank, is_item, render_item, strip_across
-from producers.turns.message_forms import UnknownForm, recognise_message
+from producers.turns.built_messages import UnknownForm
+from producers.turns.items import (
+    KEPT,
+    choose_role,
+    clean_items,
+    find_said,
+    is_blank,
+    is_item,
+    render_item,
+    strip_across,
+)
+from producers.turns.message_forms import recognise_message
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn
@@ -88,6 +98,8 @@ def _describe_part(part: Mapping[str, Any]) -> str:
         return str(part["text"])
     if part["type"] == KEPT and isinstance(part.get("item"), dict):
         return render_item(part["item"])
+    if (said := find_said(part)) is not None:
+        return said
     name = part.get("name")
     return f"[{part['type']}: {name}]" if isinstance(name, str) and name else f"[{part['type']}]"
 

@@ -14,7 +14,8 @@ from afterturn_client.reference import RULE, strip_frames, strip_parts
 from embeddings.protocol import TokenCounter
 from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.json_values import is_deeper
-from producers.turns.message_forms import UnknownForm, check_time, recognise_message
+from producers.turns.built_messages import UnknownForm, check_time
+from producers.turns.message_forms import recognise_message
 from store.log.storable import check_json
 
 Item = dict[str, Any]
@@ -36,6 +37,8 @@ _MARKS = frozenset({"type", "tool_calls", "tool_call_id", "function_call", "refu
 _OF_ASSISTANT = frozenset(
     {"message", "reasoning", "compaction", "compaction_summary", "mcp_list_tools", "mcp_approval_request"}
 )
+#: Fields of a content part that hold what was said, and types of parts that hold what was only thought.
+_SAID, _THOUGHTS = ("text", "transcript", "refusal"), frozenset({"reasoning", "thinking", "redacted_thinking"})
 #: Fields whose strings are text.
 TEXTS = frozenset({"text", "arguments"})
 
@@ -138,9 +141,16 @@ def render_item(item: Mapping[str, Any]) -> str:
         return "\n".join(told for part in said if (told := _describe_part(part)))
     calls = item.get("tool_calls")
     if item.get("type", "message") == "message":
-        return "\n".join(map(_describe_call, calls)) if isinstance(calls, list) else ""
+        return "\n".join(map(_describe_call, calls)) if isinstance(calls, list) else _describe_spoken(item)
     name = item.get("name")
     return f"[{item.get('type', 'message')}: {name}]" if isinstance(name, str) else f"[{item.get('type', 'message')}]"
+
+
+def _describe_spoken(item: Mapping[str, Any]) -> str:
+    """Return what a chat message without content says: why it refuses, or what its audio says."""
+    audio = item.get("audio")
+    said = item.get("refusal") or (audio.get("transcript") if isinstance(audio, Mapping) else None)
+    return said if isinstance(said, str) else ""
 
 
 def _describe_call(call: Any) -> str:
@@ -153,8 +163,15 @@ def _describe_call(call: Any) -> str:
 def _describe_part(part: Any) -> str:
     if not isinstance(part, dict):
         return str(part) if isinstance(part, str) else ""
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+    said = find_said(part)
+    return f"[{part.get('type', 'part')}]" if said is None else said
+
+
+def find_said(part: Mapping[str, Any]) -> str | None:
+    """Return what a content part says: its text, the transcript of its audio, or a refusal; None for any other."""
+    if part.get("type") in _THOUGHTS:
+        return None
+    return next((told for name in _SAID if isinstance(told := part.get(name), str)), None)
 
 
 def choose_role(item: Item) -> str:

@@ -81,6 +81,68 @@ PEOPLE: dict[str, Any] = {
             {"sender_name": "Kim", "timestamp_ms": SECONDS * 1000, "content": CANOE},
         ],
     },
+    "the chats of telegram that were left": {
+        "chats": {"list": []},
+        "left_chats": {"list": [{"type": "private_group", "id": 4, "messages": [telegram(CANOE)]}]},
+    },
+    "slack, with a pin": [
+        {"type": "message", "subtype": "pinned_item", "user": "U1", "text": "pinned", "ts": "1.0"},
+        {"type": "message", "user": "U1", "username": "Kim", "text": CANOE, "ts": f"{SECONDS}.0001"},
+    ],
+    "the api of discord": [
+        {"id": "2", "type": 7, "author": {"id": "7", "global_name": "Kim"}, "content": "", "timestamp": AT},
+        {"id": "1", "type": 0, "author": {"id": "7", "global_name": "Kim"}, "content": CANOE, "timestamp": AT},
+    ],
+    "teams": {
+        "@odata.context": "https://graph.microsoft.com/v1.0/$metadata",
+        "value": [
+            {
+                "messageType": "message",
+                "createdDateTime": AT,
+                "from": {"application": None, "user": {"displayName": "Kim"}},
+                "body": {"contentType": "html", "content": f"<div><p>{CANOE}</p></div>"},
+            },
+            {
+                "messageType": "systemEventMessage",
+                "createdDateTime": AT,
+                "from": None,
+                "body": {"content": "<systemEventMessage/>"},
+            },
+        ],
+    },
+    "one's own data in teams": {
+        "userId": "8:live:bo",
+        "conversations": [
+            {
+                "id": "19:x",
+                "MessageList": [
+                    {"messagetype": "ThreadActivity/AddMember", "originalarrivaltime": AT, "content": "<addmember/>"},
+                    {"messagetype": "Text", "originalarrivaltime": AT, "from": "8:Kim", "content": CANOE},
+                ],
+            }
+        ],
+    },
+    "google chat": {
+        "messages": [
+            {
+                "creator": {"name": "Kim", "user_type": "Human"},
+                "created_date": "Sunday, May 5, 2024 at 10:00:00\u202fAM UTC",
+                "text": CANOE,
+            }
+        ]
+    },
+    "matrix": {
+        "room_name": "r",
+        "messages": [
+            {"type": "m.room.member", "sender": "Kim", "origin_server_ts": SECONDS * 1000, "content": {}},
+            {
+                "type": "m.room.message",
+                "sender": "Kim",
+                "origin_server_ts": SECONDS * 1000,
+                "content": {"msgtype": "m.text", "body": CANOE},
+            },
+        ],
+    },
 }
 
 
@@ -93,6 +155,90 @@ def test_each_message_of_a_chat_of_people_is_a_turn_of_who_said_it_then(program:
     assert at is not None
     assert at.startswith("2024-05-05T10:00:00")
     assert [turn[0][2] for turn in turns[1:]] == (["café"] if program == "messenger" else [])
+
+
+NEW, OLD = "2024-05-05T11:00:00Z", "2024-05-05T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [
+            {"type": "message", "user": "U", "text": text, "ts": at}
+            for text, at in (("new", "1714906800.1"), ("old", "1714903200.1"))
+        ],
+        [{"author": {"name": "Kim"}, "content": text, "timestamp": at} for text, at in (("new", NEW), ("old", OLD))],
+        {
+            "object": "list",
+            "data": [
+                {"role": "user", "content": [{"type": "text", "text": {"value": text}}], "created_at": at}
+                for text, at in (("new", SECONDS + 3600), ("old", SECONDS))
+            ],
+        },
+    ],
+)
+def test_messages_that_stand_newest_first_are_turned_round(document: Any) -> None:
+    assert [turn[0][2] for turn in said(json.dumps(document))] == ["old", "new"]
+
+
+def test_an_account_of_telegram_that_is_gone_is_still_somebody() -> None:
+    gone = {**telegram("bye"), "from": None, "from_id": "user7"}
+    document = {"type": "personal_chat", "id": 4, "messages": [gone, telegram(CANOE)]}
+    assert [turn[0][1:3] for turn in said(json.dumps(document))] == [("user7", "bye"), ("Kim", CANOE)]
+
+
+def test_an_answer_of_claude_that_stands_in_parts_is_kept_without_what_was_thought() -> None:
+    parts = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "tool_use", "name": "x"},
+        {"type": "text", "text": "Noted."},
+    ]
+    asked = {"sender": "human", "text": "", "content": [], "attachments": [{"file_name": "canoe.txt"}]}
+    document = [{"uuid": "c", "chat_messages": [asked, {"sender": "assistant", "text": "", "content": parts}]}]
+    assert [[one[:3:2] for one in turn] for turn in said(json.dumps(document))] == [
+        [("user", "[document]"), ("assistant", "Noted.")]
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {
+            "sessionId": "s",
+            "messages": [
+                {"type": "user", "content": CANOE},
+                {"type": "info", "content": "x"},
+                {"type": "gemini", "content": "ok"},
+            ],
+        },
+        [
+            {
+                "id": "c",
+                "chat": {"messages": [{"role": "user", "content": CANOE}, {"role": "assistant", "content": "ok"}]},
+            }
+        ],
+        {
+            "conversationId": "s",
+            "messages": [
+                {"sender": "User", "isCreatedByUser": True, "text": CANOE},
+                {"sender": "GPT-4", "isCreatedByUser": False, "text": "ok"},
+            ],
+        },
+    ],
+    ids=["gemini cli", "open webui", "libre chat"],
+)
+def test_chats_with_other_assistants_are_read(document: Any) -> None:
+    assert [[one[:3:2] for one in turn] for turn in said(json.dumps(document))] == [
+        [("user", CANOE), ("assistant", "ok")]
+    ]
+
+
+def test_a_time_in_no_known_form_spoils_its_turn_alone() -> None:
+    told = [{"role": "user", "content": text, "timestamp": at} for text, at in ((CANOE, AT), ("bye", "05/06/2024"))]
+    [bad, kept] = read(json.dumps(told))
+    assert isinstance(kept, ParsedTurn)
+    assert isinstance(bad, BadLine)
+    assert "timestamp: is no time that can be read" in bad.error
 
 
 def test_a_bot_of_discord_is_no_person() -> None:
@@ -224,6 +370,54 @@ def test_a_chat_of_whatsapp_keeps_its_times_and_lines(chat: str, second: int) ->
 
 
 @pytest.mark.parametrize(
+    "beginning",
+    [
+        "[24/12/2023, 20:16:00] {}",
+        "24/12/2023 à 20:16 - {}",
+        "24.12.2023 klo 20.16 - {}",
+        "[24.12.2023 klo 20.16.00] {}",
+        "24. 12. 2023 20:16 - {}",
+        "2023. 12. 24. 20:16 - {}",
+        "2023. 12. 24. 오후 8:16, {}",
+        "2023/12/24 下午8:16 - {}",
+        "24/12/23, 8:16 p.\u00a0m. - {}",
+        "\u200f٢٤/١٢/٢٠٢٣، ٨:١٦ م - {}",
+        "\u200e[24.12.23, 20:16:00] ~\u202f{}",
+    ],
+)
+def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
+    chat = f"{beginning.format(f'Kim: {CANOE}')}\nand it is gone\n"
+    assert detect_format(chat.encode()) is Format.WHATSAPP
+    at = datetime(2023, 12, 24, 20, 16, tzinfo=UTC)
+    assert said(chat) == [[("user", "Kim", f"{CANOE}\nand it is gone", at)]]
+
+
+@pytest.mark.parametrize(
+    "written, kept",
+    [
+        ("<Media omitted>", None),
+        ("<Medien ausgeschlossen>", None),
+        ("\u200eimage omitted", None),
+        ("\u200e<attached: 0001-PHOTO.jpg>", None),
+        ("\u200eMessages and calls are end-to-end encrypted. Nobody else can read them.", None),
+        ("IMG-20231224-WA0001.jpg (file attached)", None),
+        ("IMG-20231224-WA0001.jpg (file attached)\nour canoe", "our canoe"),
+        ("This message was deleted", None),
+        ("\u200eYou deleted this message.", None),
+        (f"{CANOE} <This message was edited>", CANOE),
+        (f"{CANOE} \u200e<Diese Nachricht wurde bearbeitet.>", CANOE),
+        (f"\u200e{CANOE}", CANOE),
+        ("<sigh>", "<sigh>"),
+        ("example.org (look)", "example.org (look)"),
+        ("the image omitted by the editor", "the image omitted by the editor"),
+    ],
+)
+def test_what_whatsapp_writes_itself_is_nobodys_words(written: str, kept: str | None) -> None:
+    chat = f"24/12/2023, 20:15 - Bo: ok\n24/12/2023, 20:16 - Kim: {written}\n"
+    assert [turn[0][1:3] for turn in said(chat)] == [("Bo", "ok"), *([("Kim", kept)] if kept else [])]
+
+
+@pytest.mark.parametrize(
     "dates, given, months",
     [
         (("01/02/2026", "03/02/2026"), None, None),
@@ -309,6 +503,7 @@ UNKNOWN = {
     "prose": "# The trip\n\nWe went to Ghent.\n\nNote: bring a canoe.\n",
     "lines of a log": '{"level": "info", "msg": "started"}\n{"level": "warn", "msg": "slow"}\n',
     "a package": '{"name": "app", "version": "1", "scripts": {"a": "b"}}',
+    "what was typed to codex": '{"session_id": "s", "ts": 1714903200, "text": "I sold the canoe"}\n',
     "a log of git": "commit 0ad6080e\nAuthor: Kim <kim@example.org>\nDate:   Mon May 6\n\n    Sold the canoe\n",
 }
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from producers.turns.built_messages import UnknownForm
 from producers.turns.items import choose_role
-from producers.turns.message_forms import UnknownForm, identify_message, recognise_message
+from producers.turns.message_forms import identify_message, recognise_message
 from tests.producers.conftest import Tenant
 
 FERRY = "The ferry leaves at nine"
@@ -24,7 +25,17 @@ HUMAN: dict[str, dict[str, Any]] = {
     "chatgpt": {"author": {"role": "user"}, "content": {"content_type": "text", "parts": [FERRY]}},
     "assistants": {"role": "user", "content": [{"type": "text", "text": {"value": FERRY, "annotations": []}}]},
     "sharegpt": {"from": "human", "value": FERRY},
+    "claude": {"sender": "human", "text": "", "content": [{"type": "text", "text": FERRY}]},
+    "semantic kernel": {"role": "user", "items": [{"content_type": "text", "text": FERRY}]},
+    "autogen": {"source": "UserProxyAgent", "type": "TextMessage", "content": FERRY, "models_usage": None},
+    "libre chat": {"sender": "Kim", "isCreatedByUser": True, "text": FERRY},
     "telegram": {"type": "message", "from": "Kim", "text": FERRY},
+    "an account of telegram that is gone": {"type": "message", "from": None, "from_id": "user7", "text": FERRY},
+    "teams": {"from": {"user": {"displayName": "Kim"}}, "body": {"contentType": "html", "content": f"<p>{FERRY}</p>"}},
+    "teams, one's own data": {"from": "8:live:kim", "messagetype": "RichText/Html", "content": f"<p>{FERRY}</p>"},
+    "google chat": {"creator": {"name": "Kim", "user_type": "Human"}, "text": FERRY},
+    "matrix": {"type": "m.room.message", "sender": "@kim:example.org", "content": {"body": FERRY}},
+    "the words of a recording": {"role": "user", "content": [{"type": "input_audio", "transcript": FERRY}]},
     "slack": {"type": "message", "user": "U1", "text": FERRY, "ts": "1714903200.1"},
     "discord": {"type": "Default", "author": {"name": "Kim", "isBot": False}, "content": FERRY},
     "a line of an agent": {"type": "user", "uuid": "u", "message": {"role": "user", "content": FERRY}},
@@ -37,6 +48,10 @@ NOBODY: dict[str, dict[str, Any]] = {
     "an unknown type with a text": {"type": "user_message", "message": FERRY},
     "an event of an agent": {"type": "event_msg", "payload": {"type": "user_message", "message": FERRY}},
     "no role at all": {"content": FERRY},
+    "a speaker of AutoGen": {"source": "Kim", "type": "TextMessage", "content": FERRY, "models_usage": None},
+    "words in a field of another name": {"role": "user", "text": FERRY},
+    "words in another one": {"role": "assistant", "body": FERRY},
+    "a role alone": {"role": "user"},
     "an unknown kind of LangChain": {"type": "remove", "data": {"content": FERRY}},
 }
 
@@ -55,8 +70,27 @@ async def test_words_of_nobody_known_are_refused(ana: Tenant, form: str, way: st
     answer = await hand_in(ana, NOBODY[form], way)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
     [problem] = answer.json()["error"]["details"]["problems"]
-    assert "looked for" in problem["problem"] or "human is read as user" in problem["problem"]
+    told = ("looked for", "human is read as user", "must have", "whether a person or a model", "required")
+    assert any(one in problem["problem"] for one in told)
     assert FERRY not in answer.text
+
+
+@pytest.mark.parametrize("way", ["turns", "after"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"source": "weather_agent", "type": "TextMessage", "content": FERRY, "models_usage": None},
+        {"source": "Planner", "type": "TextMessage", "content": FERRY, "models_usage": {"prompt_tokens": 7}},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": FERRY}]},
+        {"role": "assistant", "content": None, "refusal": FERRY},
+        {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": FERRY}},
+        {"role": "assistant", "content": [{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": FERRY}]},
+    ],
+)
+async def test_what_a_model_said_is_the_assistant_s(ana: Tenant, message: dict[str, Any], way: str) -> None:
+    assert (await hand_in(ana, message, way)).status_code < 300
+    [unit] = (await ana.http.get("/api/v1/units", params={"bank": "default"})).json()["units"]
+    assert (unit["role"], unit["text"].removeprefix("[reasoning]").strip()) == ("assistant", FERRY)
 
 
 async def hand_in(ana: Tenant, message: dict[str, Any], way: str) -> Any:
