@@ -1,5 +1,6 @@
 """Which memory a coding agent has in a folder: real repositories, worktrees and submodules of git."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,36 @@ def test_a_worktree_of_a_repository_without_a_checkout(tmp_path: Path) -> None:
     git(repository(tmp_path / "made"), "clone", "-q", "--bare", ".", str(tmp_path / "garden.git"))
     git(tmp_path / "garden.git", "worktree", "add", str(tmp_path / "spike"))
     assert find_project(tmp_path / "spike") == "garden"
+
+
+@pytest.mark.parametrize("file", [True, False])
+def test_worktrees_beside_a_hidden_repository_without_a_checkout(tmp_path: Path, file: bool) -> None:  # noqa: FBT001
+    git(repository(tmp_path / "made"), "clone", "-q", "--bare", ".", str(tmp_path / "garden" / ".bare"))
+    if file:
+        (tmp_path / "garden" / ".git").write_text("gitdir: ./.bare\n")
+        assert find_project(tmp_path / "garden") == "garden"
+    for branch in ("spike", "other"):
+        git(tmp_path / "garden" / ".bare", "worktree", "add", str(tmp_path / "garden" / branch))
+        assert find_project(tmp_path / "garden" / branch) == "garden"
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, os.fsdecode(b"gar\xffden"), "a\nb"])
+def test_any_name_of_a_folder_is_one_of_a_memory(tmp_path: Path, name: str) -> None:
+    found = {find_project(repository(tmp_path / place / name)) for place in ("one", "two")}
+    assert len(found) == 2
+    assert all(0 < len(one.encode()) <= 256 for one in found)
+
+
+def test_a_comment_behind_an_origin_is_none_of_it(tmp_path: Path) -> None:
+    here, there = (
+        repository(tmp_path / "a" / "garden"),
+        repository(tmp_path / "b" / "garden", "https://x.org/me/garden"),
+    )
+    told = '[remote "origin"]\n\turl = "https://x.org/me/garden" ; mine\n'
+    (here / ".git" / "config").write_text((here / ".git" / "config").read_text() + told)
+    assert find_project(here) == find_project(there)
+    (here / ".git" / "config").write_text(told.replace(" ; mine", "").replace("garden", "garden#1"))
+    assert find_repository(here).origin == "x.org/me/garden#1"  # type: ignore[union-attr]
 
 
 def test_a_submodule_is_a_project_of_its_own_and_so_are_its_worktrees(tmp_path: Path) -> None:

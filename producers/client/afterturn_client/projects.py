@@ -18,9 +18,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 DEFAULT_PROJECT = "default"
+#: Most bytes of a name: those of a bank's.
+LONGEST_NAME = 256
 
 _GITDIR = re.compile(r"gitdir:\s*(.+)")
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"([^"]*)")?\s*\]')
+#: A comment behind a value; in quotes its signs are the value's.
+_COMMENT = re.compile(r'(?:(?<=")|(?<=\s))\s*[#;][^"]*\Z')
 _VALUE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*\Z")
 #: An address of git as `HOST/PATH`: a user, a password, a port and how it is reached do not tell repositories apart.
 _ADDRESS = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^:/]+)(?::\d+(?=/))?[:/]+(.+?)/*(?:\.git)?/*\Z")
@@ -52,7 +56,9 @@ def find_repository(folder: Path) -> Repository | None:
 
 def claim_name(repository: Repository) -> str:
     """Return the name of a repository's project, the same at every call, and no other repository's."""
-    name = Path(repository.path).name.removesuffix(".git")
+    # A name that is not UTF-8 has U+FFFD for its bad bytes.
+    told = os.fsencode(Path(repository.path).name.removesuffix(".git")).decode(errors="replace")
+    name = _cut_name(told, LONGEST_NAME)
     qualified = _qualify(name, repository)
     # What cannot be kept cannot be told apart later: then only the name that no other repository has is safe.
     with suppress(OSError):
@@ -81,9 +87,10 @@ def _find_main(root: Path) -> tuple[Path, Path]:
     shared = Path(os.path.normpath(own / common))
     if shared.name == ".git":
         return shared.parent, shared
-    # The worktree of a submodule, or of a repository without a checkout.
-    worktree = _read_config(shared / "config").get("core.worktree")
-    return (Path(os.path.normpath(shared / worktree)) if worktree else shared), shared
+    # The worktree of a submodule, or of a repository without a checkout: that may lie in the folder of its worktrees.
+    if worktree := _read_config(shared / "config").get("core.worktree"):
+        return Path(os.path.normpath(shared / worktree)), shared
+    return (shared.parent if shared.name.startswith(".") else shared), shared
 
 
 def _qualify(name: str, repository: Repository) -> str:
@@ -91,7 +98,13 @@ def _qualify(name: str, repository: Repository) -> str:
     known_by = repository.origin or repository.path
     parent = re.sub(r"\W+", "-", Path(known_by).parent.name).strip("-")
     digest = hashlib.sha256(known_by.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return "-".join(part for part in (name, parent, digest) if part)
+    before = "-".join(part for part in (name, parent) if part)
+    return f"{_cut_name(before, LONGEST_NAME - len(digest) - 1)}-{digest}"
+
+
+def _cut_name(name: str, most: int) -> str:
+    """Return a name of at most `most` bytes."""
+    return name.encode()[:most].decode(errors="ignore")
 
 
 def _claim(name: str, repository: Repository) -> bool:
@@ -142,7 +155,7 @@ def _read_config(file: Path) -> dict[str, str]:
         if begun := _SECTION.match(line):
             section = ".".join(part for part in (begun[1].lower(), begun[2]) if part)
         elif found := _VALUE.match(line):
-            values[f"{section}.{found[1].lower()}"] = found[2].strip('"')
+            values[f"{section}.{found[1].lower()}"] = _COMMENT.sub("", found[2]).strip('"')
     return values
 
 
