@@ -14,12 +14,16 @@ import uvloop
 
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.plugin_environment import (
+    EmbedderOption,
     WorkspacesOption,
+    create_model,
     describe_workspaces,
     make_tree,
+    open_embedder,
     open_engine,
     plugin_address,
 )
+from deploy.cli.processes import ConfigOption
 from deploy.local.ports import find_free_port, is_free
 from deploy.observability import logs
 from deploy.settings import LogSettings
@@ -63,15 +67,28 @@ def perimeter_command(
     mcp: Annotated[
         bool, typer.Option("--mcp", help="Serve agents the six memory tools of MCP at /mcp, too (off by default).")
     ] = False,
+    recall_memory: Annotated[
+        bool,
+        typer.Option(
+            "--recall-memory", help="With --mcp: also serve the older recall_memory, whose scopes are LOCAL and TEAM."
+        ),
+    ] = False,
+    embedder: EmbedderOption = False,
+    config: ConfigOption = None,
     workspaces: WorkspacesOption = None,
 ) -> None:
     """Serve a platform's workspace routes in front of a memory plugin, with access control, until Ctrl-C.
 
     `GET /workspaces/{id}/v2/namespaces` and `.../memories`, `DELETE .../memories/{memory_id}`. MEMORY_PLUGIN_URL names
-    the plugin; without it every call is answered 503. Prints one line of JSON when it listens.
+    the plugin; without it every call is answered 503. Prints one line of JSON when it listens. With --embedder, a
+    plugin that searches by vectors alone is searched by a query's meaning; `--config` and AFTERTURN_EMBEDDING__* name
+    the model: one of fastembed's list, a folder, or an endpoint.
 
     **Example:** `afterturn plugin perimeter --keys keys.json --audit audit.jsonl --workspaces tree.yaml`
     """
+    if recall_memory and not mcp:
+        raise exit_with("--recall-memory is a tool of --mcp: give both", 2)
+    model = create_model(config) if embedder else None
     host, port = _parse_address(listen)
     if not is_free(port, host):
         raise exit_with(f"--listen {listen}: something listens there already", 1)
@@ -92,8 +109,10 @@ def perimeter_command(
             engine = await stack.enter_async_context(open_engine(database))
             plugin = await _open_plugin(stack, address)
             tree = make_tree(workspaces, described, engine)
-            perimeter = Perimeter(plugin, tree, AuditFile(audit), redaction=redaction)
-            await _serve_app(create_perimeter_app(perimeter, CallerFile(keys), tools=mcp), host, port)
+            vectors = await stack.enter_async_context(open_embedder(model))
+            perimeter = Perimeter(plugin, tree, AuditFile(audit), redaction=redaction, embedder=vectors)
+            app = create_perimeter_app(perimeter, CallerFile(keys), tools=mcp, legacy=recall_memory)
+            await _serve_app(app, host, port)
 
     try:
         # uvloop, as in the API: on asyncio's own loop, Granian aborts one process in six when it ends.

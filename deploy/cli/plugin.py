@@ -19,9 +19,12 @@ from deploy.api.plugin_address import LISTEN
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.perimeter import perimeter_command
 from deploy.cli.plugin_environment import (
+    EmbedderOption,
     WorkspacesOption,
+    create_model,
     describe_workspaces,
     make_tree,
+    open_embedder,
     open_engine,
     plugin_address,
 )
@@ -111,6 +114,8 @@ def backfill_command(
     redaction: RedactionOption = Redaction.ALL,
     patience: PatienceOption = timedelta(seconds=PATIENCE_S),
     workspaces: WorkspacesOption = None,
+    embedder: EmbedderOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Copy the table `agent_memories` into a memory plugin, compare the two, or go back.
 
@@ -126,26 +131,29 @@ def backfill_command(
         raise exit_with("specify exactly one of -dry-run, -apply, -verify (or -reverse, alone or with -apply)", 2)
     only = str(workspace) if workspace else None
     patience_s = patience.total_seconds()
+    model = create_model(config) if embedder else None
 
     async def copy(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
         checkpoint = None if dry_run else _open_checkpoint(state, only, restart=restart)
-        with show_progress() as advance:
-            run = Backfill(
-                source,
-                tree,
-                None if dry_run else plugin,
-                checkpoint,
-                only,
-                limit,
-                redaction,
-                patience_s,
-                _print_line,
-                advance,
-            )
-            try:
-                await run.run()
-            finally:
-                print(run.tally, flush=True)
+        async with open_embedder(model) as vectors:
+            with show_progress() as advance:
+                run = Backfill(
+                    source,
+                    tree,
+                    None if dry_run else plugin,
+                    checkpoint,
+                    only,
+                    limit,
+                    redaction,
+                    patience_s,
+                    _print_line,
+                    advance,
+                    embedder=vectors,
+                )
+                try:
+                    await run.run()
+                finally:
+                    print(run.tally, flush=True)
         if run.tally.left:
             print_notice(f"{run.tally.left} rows are beyond -limit and were not copied; run it again to go on")
         return run.tally.clean or not strict
@@ -197,6 +205,8 @@ def import_command(
     *,
     redaction: RedactionOption = Redaction.ALL,
     patience: PatienceOption = timedelta(seconds=PATIENCE_S),
+    embedder: EmbedderOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Import an exported file into a memory plugin. Memories keep their ids: the command is idempotent.
 
@@ -205,11 +215,11 @@ def import_command(
 
     **Example:** `afterturn plugin import memories.jsonl`
     """
+    model = create_model(config) if embedder else None
 
     async def read() -> bool:
-        run: Import | None = None
-        async with _open_plugin() as plugin:
-            run = Import(plugin, redaction, patience.total_seconds(), _print_line)
+        async with _open_plugin() as plugin, open_embedder(model) as vectors:
+            run = Import(plugin, redaction, patience.total_seconds(), _print_line, embedder=vectors)
             with file.open("rb") as lines:
                 check_export(lines)
                 lines.seek(0)

@@ -1,4 +1,4 @@
-"""Environment variables of the plugin commands: DATABASE_URL and MEMORY_PLUGIN_*."""
+"""What the plugin commands work with: DATABASE_URL, MEMORY_PLUGIN_*, the tree of workspaces, the sentence model."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -11,7 +11,10 @@ import yaml
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.cli.output import exit_with
+from deploy.cli.running_stack import read_settings
+from deploy.components.settings_model import SettingsModel
 from producers.perimeter.client import PluginAddress, parse_timeout
+from producers.perimeter.embedder import LazyEmbedder
 from producers.perimeter.trees import FileTree, TableTree, TreeTable, WorkspaceTree
 from store.connections import create_engine
 
@@ -25,6 +28,34 @@ WorkspacesOption = Annotated[
         "table of DATABASE_URL is called (default: the table workspaces, with id, parent_id, name, status).",
     ),
 ]
+EmbedderOption = Annotated[
+    bool,
+    typer.Option(
+        "--embedder",
+        help="Send vectors to a plugin with the capability embedding: the model of the settings `embedding.*` makes "
+        "them, and is loaded at the first text.",
+    ),
+]
+
+
+def create_model(config: Path | None) -> SettingsModel:
+    """Return the sentence model of the settings, not loaded; exits 2 for unusable settings."""
+    settings = read_settings(config)
+    return SettingsModel(settings.embedding, settings.data)
+
+
+@asynccontextmanager
+async def open_embedder(model: SettingsModel | None) -> AsyncIterator[LazyEmbedder | None]:
+    """Yield an embedder that loads the model at its first text; None without a model."""
+    if model is None:
+        yield None
+        return
+    embedder = LazyEmbedder(model.load_own)
+    try:
+        yield embedder
+    finally:
+        await embedder.aclose()
+        await model.close()
 
 
 def plugin_address(timeout: str) -> PluginAddress | None:

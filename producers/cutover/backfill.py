@@ -10,7 +10,9 @@ from embeddings.retry import Backoff, Clock, Retry, Sleep
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import SCOPES, LegacyMemories, LegacyMemory
+from producers.perimeter.cleaning import sanitise_content
 from producers.perimeter.client import PluginClient, build_body
+from producers.perimeter.embedder import LazyEmbedder, add_vector
 from producers.perimeter.errors import (
     InvalidCall,
     PerimeterError,
@@ -21,7 +23,6 @@ from producers.perimeter.errors import (
     TreeUnreadable,
 )
 from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces
-from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, NamespaceUpsert, Source
 from store.off_loop import run_off_loop
@@ -163,7 +164,8 @@ def _as_asked(error: Exception) -> float | None:
 class Backfill:
     """A backfill run; without a `plugin` a dry run, which sends no requests.
 
-    `say` is called with a line for every row that a person should see; `advance` with the rows done and in all.
+    `say` is called with a line for every row that a person should see; `advance` with the rows done and in all. The
+    `embedder` makes vectors for a plugin with the capability `embedding`; a row without one counts as an error.
     """
 
     source: LegacyMemories
@@ -176,6 +178,7 @@ class Backfill:
     patience_s: float = PATIENCE_S
     say: Say = print
     advance: Callable[[int, int], None] = lambda _done, _all: None
+    embedder: LazyEmbedder | None = None
     sleep: Sleep = asyncio.sleep
     clock: Clock = time.monotonic
     tally: BackfillCounts = field(default_factory=BackfillCounts)
@@ -222,12 +225,14 @@ class Backfill:
         retry = OutageRetry(plugin, self.say, self.patience_s, self.sleep, self.clock)
         step = "err-ns"
         try:
-            if Capability.CREATED_AT in await retry.call(plugin.capabilities):
+            promised = await retry.call(plugin.capabilities)
+            if Capability.CREATED_AT in promised:
                 write = write.model_copy(update={"created_at": row.created_at})
             if entry.name not in self._made:
                 await retry.call(lambda: self._make_namespace(plugin, entry))
             step = "err-mem"
-            await retry.call(lambda: self._write_memory(plugin, entry, write))
+            complete = await add_vector(write, promised, self.embedder)
+            await retry.call(lambda: self._write_memory(plugin, entry, complete))
         except PerimeterError as problem:
             self.tally.errors += 1
             self.say(f"[{step}] id={row.id} ns={entry.name} {problem}")

@@ -13,9 +13,10 @@ from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappabl
 from producers.cutover.errors import GaveUp
 from producers.cutover.lines import check_lines, parse_line, write_line
 from producers.cutover.listing import list_memories
+from producers.perimeter.cleaning import sanitise_content, sanitise_object
 from producers.perimeter.client import PluginClient, build_body
+from producers.perimeter.embedder import LazyEmbedder, add_vector
 from producers.perimeter.errors import InvalidCall, PerimeterError
-from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import VERSION, Capability, Memory, MemoryWrite, NamespaceKind, NamespaceUpsert
 from store.off_loop import run_off_loop
@@ -65,7 +66,9 @@ async def export_memories(
             write_line(out, {"namespace": name, "kind": kind})
         for memory in sorted(listing.memories.values(), key=lambda one: (one.created_at, one.id)):
             content = await run_off_loop(len(memory.content), sanitise_content, memory.content, redaction)
-            write_line(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
+            propagation = memory.propagation and sanitise_object(memory.propagation, redaction)
+            cleaned = memory.model_copy(update={"content": content, "propagation": propagation})
+            write_line(out, {"memory": cleaned.as_json()})
             count += 1
     write_line(out, {"end": count, "cut_off": cut_off})
     return count, len(cut_off)
@@ -88,12 +91,16 @@ def check_export(lines: Iterable[bytes]) -> int:
 
 @dataclass
 class Import:
-    """An import run: every memory is written under its id, so that it may be run again."""
+    """An import run: every memory is written under its id, so that it may be run again.
+
+    The `embedder` makes vectors of memories that come without one, for a plugin with the capability `embedding`.
+    """
 
     plugin: PluginClient
     redaction: Redaction = Redaction.ALL
     patience_s: float = 0.0
     say: Say = print
+    embedder: LazyEmbedder | None = None
     tally: TransferTally = field(default_factory=TransferTally)
 
     async def run(self, lines: Iterable[bytes]) -> TransferTally:
@@ -141,7 +148,8 @@ class Import:
         try:
             if not made.get(memory.namespace):
                 raise InvalidCall("its namespace could not be made")
-            await retry.call(lambda: self.plugin.write(memory.namespace, write))
+            complete = await add_vector(write, promised, self.embedder)
+            await retry.call(lambda: self.plugin.write(memory.namespace, complete))
         except PerimeterError as problem:
             self.tally.errors += 1
             self.say(f"[err-mem] id={memory.id} ns={memory.namespace} {problem}")
@@ -157,7 +165,7 @@ class Import:
             kind=memory.kind,
             source=memory.source,
             expires_at=memory.expires_at,
-            propagation=memory.propagation,
+            propagation=memory.propagation and sanitise_object(memory.propagation, self.redaction),
             pin=memory.pin or False,
             embedding=memory.embedding if Capability.EMBEDDING in promised else None,
             created_at=memory.created_at if Capability.CREATED_AT in promised else None,

@@ -8,9 +8,9 @@ from producers.cutover.backfill import NamespaceMap, OutageRetry, Say, Unmappabl
 from producers.cutover.errors import GaveUp
 from producers.cutover.legacy import LegacyMemories, LegacyMemory
 from producers.cutover.listing import MemoryListing, find_memory, list_memories
+from producers.perimeter.cleaning import sanitise_content
 from producers.perimeter.client import PluginClient
 from producers.perimeter.errors import PerimeterError, TreeUnreadable
-from producers.perimeter.perimeter import sanitise_content
 from producers.perimeter.trees import WorkspaceTree
 from store.off_loop import run_off_loop
 from store.text.redaction import Redaction

@@ -9,6 +9,8 @@ PerimeterError
 ├── PluginUnavailable      the plugin cannot answer now; whether a write was done is not known
 │   ├── CircuitOpen        it failed too often: nothing was sent
 │   └── PluginOverloaded   it answered 429: nothing was done, `retry_after_s`
+├── EmbedderUnavailable    the perimeter's embedder gives no vector now; no text was sent
+│   └── EmbedderUnusable   nor will it before an operator mends it
 ├── UnreadableAnswer       the plugin answered 2xx with a body that does not fit the contract
 └── TreeError              the tree of workspaces does not give the caller's namespaces
     ├── WorkspaceNotFound
@@ -97,6 +99,24 @@ class PluginOverloaded(PluginUnavailable):
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the memory plugin is overloaded and asks to come again in {seconds:.0f} s")
         self.retry_after_s = seconds
+
+
+class EmbedderUnavailable(PerimeterError):
+    """The perimeter's embedder gives no vector now; no text was sent."""
+
+    wire_code = "unavailable"
+    retryable = True
+    said = "the perimeter's sentence model gives no vector now, and no text was sent: try again"
+
+    def __init__(self) -> None:
+        super().__init__(self.said)
+
+
+class EmbedderUnusable(EmbedderUnavailable):
+    """The perimeter's embedder gives no vector before an operator mends it; no text was sent."""
+
+    retryable = False
+    said = "the perimeter's sentence model cannot be used, and no text was sent: its operator finds why in its log"
 
 
 class UnreadableAnswer(PerimeterError):

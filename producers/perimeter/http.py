@@ -32,8 +32,13 @@ HINT = "set MEMORY_PLUGIN_URL to where a memory plugin of contract v1 listens"
 Serve = Callable[[Request, CallingWorkspace], Awaitable[Response]]
 
 
-def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool = False) -> Starlette:
-    """Return the application; mount it beside another, or serve it by itself. With `tools`, agents have MCP at /mcp."""
+def create_perimeter_app(
+    perimeter: Perimeter, callers: Callers, *, tools: bool = False, legacy: bool = False
+) -> Starlette:
+    """Return the application; mount it beside another, or serve it by itself.
+
+    With `tools`, agents have MCP at /mcp; with `legacy`, the older recall_memory there, too.
+    """
 
     def route(path: str, method: str, serve: Serve) -> Route:
         async def answer(request: Request) -> Response:
@@ -67,7 +72,11 @@ def create_perimeter_app(perimeter: Perimeter, callers: Callers, *, tools: bool 
             route("/namespaces", "GET", namespaces),
             route("/memories", "GET", search),
             route("/memories/{memory_id}", "DELETE", forget),
-            *([Route("/mcp", PerimeterMcp(Toolbox(perimeter), callers), methods=["POST"])] if tools else []),
+            *(
+                [Route("/mcp", PerimeterMcp(Toolbox(perimeter, legacy=legacy), callers), methods=["POST"])]
+                if tools
+                else []
+            ),
         ],
         exception_handlers={UnknownCaller: _answer_unknown},
     )

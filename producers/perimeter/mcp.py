@@ -1,4 +1,4 @@
-"""The perimeter's six tools over MCP, for agents whose key names their workspace."""
+"""The perimeter's tools over MCP, for agents whose key names their workspace."""
 
 from importlib.metadata import version
 from typing import Any
@@ -66,20 +66,31 @@ class PerimeterMcp:
         return _build_result(answer)
 
 
-def _show_answer(answer: Answer) -> list[str]:
-    """Return what a model reads of an answer: found memories in a frame, with the id of each line; else its JSON."""
-    if isinstance(answer, str):
-        return [answer]
-    found = answer.get("memories") if isinstance(answer, dict) else None
+def _show_answer(told: dict[str, Any]) -> list[str]:
+    """Return what a model reads of an answer: found memories in a frame, with the id of each line; else its JSON.
+
+    Those of the older recall tool have a `scope` for a `namespace`.
+    """
+    found = told.get("memories")
     if not found:
-        return [orjson.dumps(answer).decode()]
-    items = [{"text": one["content"], "name": one["namespace"], "time": one.get("created_at")} for one in found]
+        return [orjson.dumps(told).decode()]
+    items = [
+        {"text": one["content"], "name": one.get("namespace") or one["scope"], "time": one.get("created_at")}
+        for one in found
+    ]
     ids = {str(handle): one["id"] for handle, one in enumerate(found, 1)}
-    return [frame(items, max_characters=None) or "", orjson.dumps({"memory_ids": ids}).decode()]
+    beside = {"memory_ids": ids} | ({"ignored": told["ignored"]} if "ignored" in told else {})
+    return [frame(items, max_characters=None) or "", orjson.dumps(beside).decode()]
 
 
 def _build_result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
-    """Return a tool's answer: JSON, or the older recall tool's sentence for no results."""
-    structured = answer if isinstance(answer, dict) and not is_error else None
-    content = [types.TextContent(type="text", text=text) for text in _show_answer(answer)]
+    """Return a tool's answer: JSON, or the older recall tool's sentence for no results.
+
+    Programs read the JSON itself, the older tool's list in the field `memories`: MCP has objects alone there.
+    """
+    told = {"memories": answer} if isinstance(answer, list) else answer
+    content = [
+        types.TextContent(type="text", text=text) for text in ([told] if isinstance(told, str) else _show_answer(told))
+    ]
+    structured = None if is_error or isinstance(told, str) else told
     return types.CallToolResult(content=content, structured_content=structured, is_error=is_error)

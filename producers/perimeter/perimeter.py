@@ -8,12 +8,19 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from afterturn_client.frame_search import find_marks
 
 from producers.perimeter.audit import OrganisationAudit, OrganisationWrite
 from producers.perimeter.callers import CallingWorkspace
+from producers.perimeter.cleaning import (
+    disarm_marks,
+    mark_organisation,
+    sanitise_content,
+    sanitise_object,
+    show_object,
+)
 from producers.perimeter.client import PluginClient, build_body
-from producers.perimeter.errors import InvalidCall, NotConfigured, PluginRefused
+from producers.perimeter.embedder import LazyEmbedder, add_vector
+from producers.perimeter.errors import EmbedderUnavailable, InvalidCall, NotConfigured, PluginRefused
 from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces, readable_entries, writable_entry
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import (
@@ -29,8 +36,9 @@ from producers.plugin.wire import (
     Source,
     Written,
 )
+from producers.turns.items import measure_value
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
-from store.text.redaction import Redaction, redact_secrets
+from store.text.redaction import Redaction
 
 #: The lifetime of a summary without an `expires_at`.
 SUMMARY_TTL = timedelta(days=30)
@@ -54,6 +62,8 @@ class Commit:
     source: Source = Source.AGENT
     expires_at: datetime | None = None
     pin: bool = False
+    #: An opaque object, returned with the memory.
+    propagation: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The results of a search; `ignored` as in Committed."""
+    """The results of a search; `ignored` as in Committed; `embedding`: found by words, for the embedder failed."""
 
     memories: Sequence[Memory] = ()
     ignored: tuple[str, ...] = ()
@@ -98,6 +108,9 @@ class Perimeter:
 
     Every call raises TreeError, InvalidCall, NotPermitted, NotConfigured (`plugin` None), and the errors of the
     plugin's client. `redaction` says which secrets are replaced before a text is sent.
+
+    With an `embedder`, texts and queries go with their vectors to a plugin that has the capability `embedding`; where
+    there is none, commits raise EmbedderUnavailable, and so do searches of a plugin without `fts`.
     """
 
     def __init__(
@@ -107,9 +120,11 @@ class Perimeter:
         audit: OrganisationAudit,
         *,
         redaction: Redaction = Redaction.ALL,
+        embedder: LazyEmbedder | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._plugin, self._tree, self._audit, self._redaction, self._clock = plugin, tree, audit, redaction, clock
+        self._embedder = embedder
         self._made: dict[str, None] = {}
 
     async def readable(self, caller: CallingWorkspace) -> Sequence[NamespaceAccess]:
@@ -122,8 +137,9 @@ class Perimeter:
         return tuple(entry for entry in await self.readable(caller) if entry.writable)
 
     async def capabilities(self) -> frozenset[str]:
-        """Return the plugin's capabilities."""
-        return await self._wired().capabilities()
+        """Return the plugin's capabilities; without an embedder, `embedding` is none of use."""
+        promised = await self._wired().capabilities()
+        return promised if self._embedder else promised - {Capability.EMBEDDING}
 
     async def commit(self, caller: CallingWorkspace, commit: Commit) -> Committed:
         """Store a text, without secrets, and without imitations of the organisation's mark."""
@@ -135,10 +151,16 @@ class Perimeter:
             source=commit.source,
             expires_at=self._end(commit),
             pin=commit.pin,
+            propagation=commit.propagation,
         )
         entry = writable_entry(await self.readable(caller), commit.namespace)
-        write, ignored = _drop_unsupported(write, await plugin.capabilities())
-        written = await self._write(plugin, entry, write)
+        promised = await self.capabilities()
+        write, ignored = _drop_unsupported(write, promised)
+        if write.propagation:
+            size = measure_value(write.propagation)
+            cleaned = await run_off_loop(size, sanitise_object, write.propagation, self._redaction, _own_keys(caller))
+            write = write.model_copy(update={"propagation": cleaned})
+        written = await self._write(plugin, entry, await add_vector(write, promised, self._embedder))
         if entry.kind is NamespaceKind.ORG:
             await self._note(
                 OrganisationWrite.of(self._clock(), caller.workspace, entry.name, written.id, write.content)
@@ -159,12 +181,8 @@ class Perimeter:
         if not entries:
             return Hits()
         names = {entry.name: entry.kind for entry in entries}
-        request = build_body(
-            SearchRequest, namespaces=tuple(names), query=query or None, kinds=tuple(kinds), limit=limit
-        )
-        ignored: tuple[str, ...] = ()
-        if request.query is not None and Capability.FTS not in await plugin.capabilities():
-            request, ignored = request.model_copy(update={"query": None}), ("query",)
+        request = build_body(SearchRequest, namespaces=tuple(names), query=query, kinds=tuple(kinds), limit=limit)
+        request, ignored = await self._fit_query(caller, request)
         found = (await plugin.search(request)).memories
         now = self._clock()
         # Memories that the plugin returns beyond the request are dropped, so that a workspace reads no others.
@@ -173,7 +191,7 @@ class Perimeter:
             for memory in found
             if memory.namespace in names and (memory.expires_at is None or memory.expires_at > now)
         ]
-        shown = await run_steps_off_loop(sum(len(memory.content) for memory in own), _show_memories(own, names))
+        shown = await run_steps_off_loop(sum(memory.effort for memory in own), _show_memories(own, names))
         return Hits(shown, ignored)
 
     async def forget(self, caller: CallingWorkspace, memory_id: UUID, namespace: str | None = None) -> None:
@@ -184,7 +202,29 @@ class Perimeter:
 
     def clean(self, content: str, caller: CallingWorkspace | None = None) -> str:
         """Return a text to store: with secrets (and the caller's own key) replaced, and marks disarmed."""
-        return sanitise_content(content, self._redaction, (caller.key,) if caller and caller.key else ())
+        return sanitise_content(content, self._redaction, _own_keys(caller))
+
+    async def _fit_query(
+        self, caller: CallingWorkspace, request: SearchRequest
+    ) -> tuple[SearchRequest, tuple[str, ...]]:
+        """Return the search with the query as text, vector or both, by the plugin's capabilities; and what is left out.
+
+        Secrets in the query are replaced as in the texts that it is to find. A blank query is none.
+        """
+        if not (request.query and request.query.strip()):
+            return request.model_copy(update={"query": None}), ()
+        query = await run_off_loop(len(request.query), self.clean, request.query, caller)
+        promised = await self.capabilities()
+        fitted: dict[str, Any] = {"query": query if Capability.FTS in promised else None}
+        if self._embedder and Capability.EMBEDDING in promised:
+            try:
+                fitted["embedding"] = await self._embedder.embed(query)
+            except EmbedderUnavailable:
+                if Capability.FTS not in promised:
+                    raise
+                return request.model_copy(update=fitted), ("embedding",)
+        left_out = () if Capability.FTS in promised or "embedding" in fitted else ("query",)
+        return request.model_copy(update=fitted), left_out
 
     def _wired(self) -> PluginClient:
         if self._plugin is None:
@@ -227,16 +267,19 @@ class Perimeter:
             log.error("organisation_write_not_audited", error=type(error).__name__, memory_id=write.memory_id)  # noqa: TRY400
 
 
-def sanitise_content(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> str:
-    """Return a text to store: with secrets replaced, and marks disarmed."""
-    return disarm_marks(redact_secrets(content, redaction, own_keys))
+def _own_keys(caller: CallingWorkspace | None) -> tuple[str, ...]:
+    return (caller.key,) if caller and caller.key else ()
 
 
 def _drop_unsupported(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite, tuple[str, ...]]:
     """Return the write without fields whose capability the plugin lacks, and the names of these fields."""
     ignored = {
         field: default
-        for field, default, capability in (("expires_at", None, Capability.TTL), ("pin", False, Capability.PIN))
+        for field, default, capability in (
+            ("expires_at", None, Capability.TTL),
+            ("pin", False, Capability.PIN),
+            ("propagation", None, Capability.PROPAGATION),
+        )
         if capability not in promised and getattr(write, field) != default
     }
     return (write.model_copy(update=ignored), tuple(ignored)) if ignored else (write, ())
@@ -257,21 +300,4 @@ def _show_memory(memory: Memory, kind: NamespaceKind) -> Memory:
     shown = (
         mark_organisation(memory.id, memory.namespace, content) if kind is NamespaceKind.ORG else disarm_marks(content)
     )
-    return memory.model_copy(update={"content": shown})
-
-
-def mark_organisation(memory_id: str, namespace: str, content: str) -> str:
-    """Return a text with the organisation's mark, and no other."""
-    return f"[MEMORY id={memory_id} scope=ORG ns={namespace}]: {disarm_marks(content)}"
-
-
-def disarm_marks(content: str) -> str:
-    """Return the text without marks: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays the same.
-
-    An imitation in other letters, brackets, spaces or escapes is one, too; brackets with other words in them stay.
-    """
-    at, disarmed = 0, list[str]()
-    for start in find_marks(content):
-        disarmed.append(content[at:start])
-        at = start
-    return "_".join([*disarmed, content[at:]])
+    return memory.model_copy(update={"content": shown, "propagation": show_object(memory.propagation)})

@@ -15,7 +15,16 @@ from producers.perimeter.callers import CallingWorkspace
 from producers.perimeter.client import build_body
 from producers.perimeter.errors import InvalidCall, PerimeterError, PluginUnavailable
 from producers.perimeter.perimeter import Commit, Committed, Perimeter
-from producers.plugin.wire import LARGEST_LIMIT, Capability, Memory, MemoryKind, NamespaceKind, Time, format_time
+from producers.plugin.wire import (
+    LARGEST_LIMIT,
+    Capability,
+    JsonObject,
+    Memory,
+    MemoryKind,
+    NamespaceKind,
+    Time,
+    format_time,
+)
 from store.off_loop import run_off_loop
 
 NAMESPACE = "A namespace of list_writable_namespaces; the default is the workspace's own."
@@ -37,6 +46,7 @@ class CommitArguments(_Arguments):
     kind: MemoryKind = Field(MemoryKind.FACT, description="fact, summary or checkpoint")
     expires_at: Time | None = Field(None, description="When it is forgotten, in RFC 3339; without it, never.")
     pin: StrictBool = Field(default=False, description="Show it before others.")
+    propagation: JsonObject | None = Field(None, description="An object for programs; it is returned with the memory.")
     scope: StrictStr | None = Field(None, description="LOCAL (the workspace) or TEAM, instead of a namespace.")
 
 
@@ -93,17 +103,18 @@ class PerimeterTool:
     def schema(self, promised: frozenset[str] | None = None) -> dict[str, Any]:
         """Return the schema without arguments that need other capabilities; None: with all arguments."""
         schema = self.arguments.model_json_schema()
-        for name, capability in _NEEDS.items():
-            if promised is not None and capability not in promised:
+        for name, one_of in _NEEDS.items():
+            if promised is not None and not one_of & promised:
                 schema["properties"].pop(name, None)
         return schema
 
 
-#: Arguments that need a capability of the plugin.
-_NEEDS = {
-    "expires_at": Capability.TTL,
-    "pin": Capability.PIN,
-    "query": Capability.FTS,
+#: Arguments that need one of these capabilities.
+_NEEDS: Mapping[str, frozenset[str]] = {
+    "expires_at": frozenset({Capability.TTL}),
+    "pin": frozenset({Capability.PIN}),
+    "propagation": frozenset({Capability.PROPAGATION}),
+    "query": frozenset({Capability.FTS, Capability.EMBEDDING}),
 }
 
 
@@ -111,7 +122,14 @@ async def _commit_memory(perimeter: Perimeter, caller: CallingWorkspace, given: 
     if given.scope and given.namespace:
         raise InvalidCall("name a namespace or a scope, not both")
     namespace = await _namespace_of(perimeter, caller, given.scope) if given.scope else given.namespace
-    commit = Commit(given.content, namespace, given.kind, expires_at=given.expires_at, pin=given.pin)
+    commit = Commit(
+        given.content,
+        namespace,
+        given.kind,
+        expires_at=given.expires_at,
+        pin=given.pin,
+        propagation=given.propagation,
+    )
     done = await perimeter.commit(caller, commit)
     return {"id": done.id, "scope": given.scope} if given.scope else _committed_json(done)
 

@@ -62,11 +62,20 @@ FAULTS = (
     Mutant(
         law="L8",
         fault="a text that imitates the mark of an organisation's memories is stored as it is",
-        file="producers/perimeter/perimeter.py",
+        file="producers/perimeter/cleaning.py",
         before="    return disarm_marks(redact_secrets(content, redaction, own_keys))\n",
         after="    return redact_secrets(content, redaction, own_keys)\n",
         held_by="tests/producers/perimeter/test_perimeter.py",
         tests=("test_only_the_organisations_memories_are_marked_and_the_mark_is_not_stored",),
+    ),
+    Mutant(
+        law="L8",
+        fault="what the older recall tool finds reaches a model without its frame",
+        file="producers/perimeter/mcp.py",
+        before='    found = told.get("memories")\n',
+        after='    found = [one for one in told.get("memories", ()) if "namespace" in one]\n',
+        held_by="tests/producers/perimeter/test_mcp.py",
+        tests=("test_the_older_recall_tool_shows_a_model_what_it_finds_in_a_frame_alone",),
     ),
     Mutant(
         law="L11",

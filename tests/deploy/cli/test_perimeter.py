@@ -22,9 +22,14 @@ from deploy.cli.app import build_cli
 from deploy.local.ports import find_free_port
 from producers.contract_kit import flat_plugin as flat
 from producers.contract_kit.flat_plugin import FlatStore
+from tests.embeddings.models import KEY as EMBEDDING_KEY
+from tests.embeddings.models import MODEL, embedding_service
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 from tests.producers.contract_kit.judging import served
+from tests.producers.contract_kit.reference import ReferenceHandler
+from tests.producers.perimeter.plugins import recorded
+from tests.producers.perimeter.test_embedder import MeaningStore
 
 KEY = "uk-0123456789abcdef"
 
@@ -38,11 +43,11 @@ def files(folder: Path, *, keys: tuple[str, ...] = (KEY,)) -> list[str]:
 
 
 @contextmanager
-def serving(folder: Path, plugin_url: str, *more: str) -> Iterator[tuple["subprocess.Popen[Any]", str]]:
+def serving(folder: Path, plugin_url: str, *more: str, **named: str) -> Iterator[tuple["subprocess.Popen[Any]", str]]:
     """Run the perimeter before a plugin; lend its process and its URL. Its log is `folder`/log."""
     listen = f"127.0.0.1:{find_free_port()}"
     argv = [sys.executable, "-P", "-m", "deploy.cli", "plugin", "perimeter", "--listen", listen, *more]
-    environment = os.environ | {"MEMORY_PLUGIN_URL": plugin_url, "DATABASE_URL": ""}
+    environment = os.environ | {"MEMORY_PLUGIN_URL": plugin_url, "DATABASE_URL": ""} | named
     with (
         (folder / "log").open("w") as log,
         spawned([*argv, *files(folder)], env=environment, stdout=subprocess.PIPE, stderr=log, text=True) as process,
@@ -106,6 +111,38 @@ async def test_every_tool_and_page_works_on_the_flat_plugin_over_processes(tmp_p
     assert called == set(listed)
 
 
+async def test_a_plugin_of_vectors_alone_is_searched_by_the_model_of_the_settings(tmp_path: Path) -> None:
+    with (
+        embedding_service() as service,
+        recorded(MeaningStore(tmp_path / "away"), ReferenceHandler) as (plugin_url, sent),
+        serving(
+            tmp_path, plugin_url, "--mcp", "--recall-memory", "--embedder",
+            AFTERTURN_EMBEDDING__PROVIDER="remote", AFTERTURN_EMBEDDING__REMOTE__BASE_URL=service.url,
+            AFTERTURN_EMBEDDING__REMOTE__MODEL=MODEL, AFTERTURN_EMBEDDING__REMOTE__API_KEY=EMBEDDING_KEY,
+        ) as (_, url),
+    ):  # fmt: skip
+        assert service.asked == []
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as agent,
+            httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE_S) as page,
+        ):
+            for content in ("I prefer trains", "an allergy to nuts"):
+                assert not (await agent.call_tool("commit_memory", {"content": content})).is_error
+            recalled = await agent.call_tool("recall_memory", {"query": "an allergy to nuts"})
+            asked = {"query": "I prefer trains", "limit": "1"}
+            shown = (await page.get("/workspaces/self/v2/memories", params=asked)).raise_for_status().json()
+        assert recalled.structured_content is not None
+        assert recalled.structured_content["memories"][0]["content"] == "an allergy to nuts"
+        assert [one["content"] for one in shown["memories"]] == ["I prefer trains"]
+    assert "ignored" not in shown
+    assert service.complaints == []
+    texts = [text for batch in service.asked for text in batch if text.strip()]
+    assert texts == ["I prefer trains", "an allergy to nuts", "an allergy to nuts", "I prefer trains"]
+    assert all(body.keys() == {"namespaces", "embedding", "limit"} for body in sent.bodies("POST", "/v1/search"))
+
+
 def test_it_serves_each_workspace_by_its_key_until_it_is_told_to_stop(tmp_path: Path) -> None:
     store = FlatStore()
     for name, content in (("workspace:self", "mine"), ("workspace:root", "not mine"), ("org:root", "everyone's")):
@@ -147,6 +184,14 @@ def test_a_tree_that_is_none_or_a_plugin_url_that_names_none_ends_with_status_2(
     assert "DATABASE_URL is required" in run(arguments).stderr
     (tmp_path / "tree.yaml").write_text("[]")
     assert "`workspaces` or `table`" in run(arguments).stderr
+
+
+def test_the_older_tool_without_mcp_and_a_model_that_is_none_end_with_status_2(tmp_path: Path) -> None:
+    arguments = ["--listen", f"127.0.0.1:{find_free_port()}", *files(tmp_path)]
+    result = run([*arguments, "--recall-memory"])
+    assert (result.exit_code, "--mcp" in result.stderr) == (2, True)
+    result = run([*arguments, "--embedder"], AFTERTURN_EMBEDDING__MODEL=str(tmp_path))
+    assert (result.exit_code, "embedding.model" in result.stderr) == (2, True)
 
 
 def run(arguments: list[str], **named: str) -> Any:

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from embeddings.errors import ModelUnreachable
 from producers.contract_kit.flat_plugin import Body, FlatHandler, FlatStore, PluginError
 from producers.cutover.backfill import Backfill
 from producers.cutover.checkpoint import Checkpoint
@@ -24,6 +25,7 @@ from producers.cutover.reverse import Reverse
 from producers.cutover.transfer import Import, check_export, export_memories
 from producers.cutover.verify import Verify
 from producers.perimeter.client import PluginAddress, PluginClient, build_body
+from producers.perimeter.embedder import LazyEmbedder
 from producers.perimeter.trees import TableTree
 from producers.plugin.wire import MemoryWrite, NamespaceUpsert
 from store.connections import create_engine
@@ -31,6 +33,7 @@ from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore
 from tests.producers.cutover.legacy_database import FIRST, LegacyDatabase, PagingStore, uid, ws
 from tests.producers.perimeter.plugins import RecordedCalls, recorded
+from tests.producers.perimeter.test_embedder import RecordingEmbedder, vector_of
 from tests.servers import TestPostgres
 
 SECRET = "sk-Abcdefghij0123456789xyz"
@@ -178,6 +181,28 @@ async def test_one_workspace_and_a_limit_are_kept_to(legacy: LegacyDatabase, sto
         tally = await to.backfill(legacy, workspace=ws("self"), limit=2).run()
         assert (tally.copied, tally.left, tally.clean) == (2, 1, False)
     assert store.contents(f"workspace:{ws('self')}") == ["a", "b"]
+
+
+async def test_rows_come_with_their_vectors_to_a_plugin_that_takes_them_and_one_without_is_tried_again(
+    legacy: LegacyDatabase, store: PagingStore, tmp_path: Path
+) -> None:
+    await legacy.remember("self", "LOCAL", f"the key is {SECRET}", "an allergy to nuts")
+    model, file = RecordingEmbedder(), tmp_path / "checkpoint.json"
+    model.problem = ModelUnreachable("away")
+    async with target(store, ReferenceHandler) as to:
+        run = to.backfill(legacy, embedder=LazyEmbedder(model.load), checkpoint=Checkpoint(file, "from", "to"))
+        assert (await run.run()).errors == 2
+        assert [line.partition("] ")[0] for line in to.lines] == ["[err-mem", "[err-mem"]
+        assert not store.memories
+        model.problem, again = None, Checkpoint(file, "from", "to")
+        again.load()
+        assert (await to.backfill(legacy, embedder=LazyEmbedder(model.load), checkpoint=again).run()).copied == 2
+    written = to.sent.bodies("POST", "/memories")
+    assert [body["embedding"] for body in written] == [await vector_of(body["content"]) for body in written]
+    assert SECRET not in str(model.texts)
+    async with target(FlatStore()) as to:
+        assert (await to.backfill(legacy, embedder=LazyEmbedder(model.load)).run()).copied == 2
+        assert not any("embedding" in body for body in to.sent.bodies("POST", "/memories"))
 
 
 # -- interruptions
@@ -403,6 +428,30 @@ async def test_an_export_neither_cuts_off_nor_doubles_and_an_import_may_be_repea
         assert (await to.verify(legacy).run()).holds
     same = store.memories[f"org:{ws('root')}", pinned] | {"content": "keep [REDACTED:SK_TOKEN]"}
     assert other.memories[f"org:{ws('root')}", pinned] == same
+
+
+async def test_an_import_makes_the_vectors_that_are_lacking_and_no_secret_of_an_object_leaves_or_arrives(
+    legacy: LegacyDatabase, store: PagingStore
+) -> None:
+    kept = {"namespace": "custom:a", "kind": "fact", "source": "agent", "created_at": "2026-11-05T10:00:00Z"}
+    own, opaque = [1.0, *[0.0] * 7], {"data": SECRET, "digest": "ab" * 32}
+    lines = [
+        {"namespace": "custom:a", "kind": "custom"},
+        {"memory": kept | {"id": str(uid("a")), "content": "a", "propagation": opaque}},
+        {"memory": kept | {"id": str(uid("b")), "content": "b", "embedding": own}},
+    ]
+    cleaned, out = opaque | {"data": "[REDACTED:SK_TOKEN]"}, io.BytesIO()
+    async with target(store, ReferenceHandler) as to:
+        run = Import(to.plugin, say=to.lines.append, embedder=LazyEmbedder(RecordingEmbedder().load))
+        await run.run([json.dumps(line).encode() for line in lines])
+        assert (run.tally.imported, to.lines) == (2, [])
+        first, second = to.sent.bodies("POST", "/memories")
+        await write(to.plugin, f"org:{ws('root')}", "written beside the perimeter", propagation=opaque)
+        await export_memories(to.plugin, TableTree(legacy.engine), out)
+    assert (first["embedding"], second["embedding"]) == (await vector_of("a"), own)
+    assert first["propagation"] == cleaned
+    [told] = [line["memory"] for line in map(json.loads, out.getvalue().splitlines()) if "memory" in line]
+    assert told["propagation"] == cleaned
 
 
 async def test_a_plugin_that_does_not_list_to_its_end_is_told_in_the_export(legacy: LegacyDatabase) -> None:

@@ -19,10 +19,11 @@ import pytest
 from producers.contract_kit.flat_plugin import FlatHandler, FlatStore
 from producers.perimeter.audit import AuditFile, OrganisationWrite
 from producers.perimeter.callers import CallerFile, CallingWorkspace
+from producers.perimeter.cleaning import disarm_marks, mark_organisation
 from producers.perimeter.client import PluginAddress, PluginClient, _parse_answer
 from producers.perimeter.errors import NOT_CONFIGURED, InvalidCall, NotPermitted, PluginRefused, UnknownCaller
 from producers.perimeter.http import create_perimeter_app
-from producers.perimeter.perimeter import Commit, Perimeter, disarm_marks, mark_organisation
+from producers.perimeter.perimeter import Commit, Perimeter
 from producers.perimeter.tools import NO_MEMORIES, REFUSED_SCOPE, Toolbox, ToolFailed
 from producers.perimeter.trees import FileTree
 from producers.plugin.wire import Memory, MemoryKind
@@ -321,7 +322,7 @@ async def test_the_surface_follows_what_the_plugin_promises(tmp_path: Path) -> N
         "forget_memory",
     ]
     assert {name: full[name] - flat[name] for name in full if full[name] != flat[name]} == {
-        "commit_memory": {"expires_at", "pin"},
+        "commit_memory": {"expires_at", "pin", "propagation"},
         "commit_summary": {"expires_at"},
         "search_memory": {"query"},
     }
