@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -61,7 +61,7 @@ class FlatStore:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.namespaces: dict[str, Body] = {}
+        self.namespaces: MutableMapping[str, Body] = {}
         #: By namespace and id: the same id in another namespace is another memory.
         self.memories: dict[tuple[str, str], Body] = {}
 
@@ -125,13 +125,18 @@ class FlatStore:
             raise bad_request(f"limit must be a whole number from 1 to {LARGEST_LIMIT}")
         if not isinstance(body.get("query", ""), str):
             raise bad_request("query must be a text")
+        found = self.find(names, kinds or sorted(MEMORY_KINDS), limit or DEFAULT_LIMIT, body)
+        return {"memories": [present(one) for one in found]}
+
+    def find(self, names: Sequence[str], kinds: Sequence[str], limit: int, body: Body) -> list[Body]:
+        """Return at most `limit` memories of these namespaces and kinds, the best first."""
         with self.lock:
             found = [
                 dict(memory)
                 for memory in self.memories.values()
-                if memory["namespace"] in names and memory["kind"] in (kinds or MEMORY_KINDS)
+                if memory["namespace"] in names and memory["kind"] in kinds
             ]
-        return {"memories": [present(one) for one in self.ranked(found, body)[: limit or DEFAULT_LIMIT]]}
+        return self.ranked(found, body)[:limit]
 
     def forget(self, memory_id: str, body: Body) -> None:
         """Forget a memory of the namespace that asks; any other does not exist for it."""
