@@ -1,13 +1,13 @@
 """Cleans texts on their way to a plugin and back: secrets are replaced, and only the perimeter marks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from afterturn_client.frame_search import find_marks
 
 from producers.plugin.wire import MOST_LEVELS
-from producers.service.json_values import is_deeper
+from producers.service.json_values import is_deeper, map_texts
 from store.text.redaction import Redaction, redact_secrets
 
 
@@ -22,7 +22,7 @@ def sanitise_object(value: Mapping[str, Any], redaction: Redaction, own_keys: Se
     Random runs of base64 stay, since ids and digests are such.
     """
     level = Redaction.KEYS if redaction is Redaction.ALL else redaction
-    changed: Mapping[str, Any] = _map_texts(value, partial(sanitise_content, redaction=level, own_keys=own_keys))
+    changed: Mapping[str, Any] = map_texts(value, partial(sanitise_content, redaction=level, own_keys=own_keys))
     return changed
 
 
@@ -30,7 +30,7 @@ def show_object(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return an opaque object without marks; None for one that is nested too deeply to be written."""
     if value is None or is_deeper(value, MOST_LEVELS):
         return None
-    shown: Mapping[str, Any] = _map_texts(value, disarm_marks)
+    shown: Mapping[str, Any] = map_texts(value, disarm_marks)
     return shown
 
 
@@ -49,12 +49,3 @@ def disarm_marks(content: str) -> str:
         disarmed.append(content[at:start])
         at = start
     return "_".join([*disarmed, content[at:]])
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with its texts changed, names of fields included."""
-    if isinstance(value, Mapping):
-        return {change(name): _map_texts(one, change) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_map_texts(one, change) for one in value]
-    return change(value) if isinstance(value, str) else value

@@ -305,13 +305,14 @@ class _PluginRequest:
         """Return a write without credentials in its text and what it propagates."""
         redacted: dict[str, Any] = {"content": self._redactor.redact_text(body.content)}
         if body.propagation is not None:
-            redacted["propagation"] = self._redactor.redact_value(body.propagation)
+            redacted["propagation"] = self._redactor.redact_object(body.propagation)
         return body.model_copy(update=redacted)
 
     def _redact(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return changes of a namespace without credentials in its metadata."""
         return {
-            field: self._redactor.redact_value(value) if field in AS_SENT else value for field, value in changes.items()
+            field: self._redactor.redact_object(value) if value and field in AS_SENT else value
+            for field, value in changes.items()
         }
 
     async def _read(self, model: type[Request_]) -> Request_:

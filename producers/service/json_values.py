@@ -1,7 +1,7 @@
 """Limits how many values the JSON of a request holds: each costs more to check than its few bytes to send."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from producers.errors import FieldProblem, Invalid
@@ -56,6 +56,15 @@ def is_deeper(value: Any, levels: int) -> bool:
     for _ in range(levels):
         level = [inner for one in level for inner in _list_inside(one)]
     return bool(level)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its texts changed, names of fields included; of few levels, for it goes by recursion."""
+    if isinstance(value, Mapping):
+        return {change(name): map_texts(one, change) for name, one in value.items()}
+    if isinstance(value, list):
+        return [map_texts(one, change) for one in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def _list_inside(value: Any) -> Any:

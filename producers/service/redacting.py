@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from producers.service.json_values import map_texts
 from producers.service.turns import TAGS
 from producers.settings import ApiSettings
 from producers.turns.items import KEPT, OPAQUE, render_item
@@ -42,6 +43,11 @@ class Redactor:
     def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
         return redact_secrets(text, self.level, self.own_keys)
+
+    def redact_object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an opaque object without secrets in its texts and names: none of its fields is known to hold none."""
+        redacted: Mapping[str, Any] = map_texts(value, self.redact_text)
+        return redacted
 
     def redact_turn(self, turn: NewTurn) -> NewTurn:
         """Return a turn without secrets in its messages, its tags and its request."""

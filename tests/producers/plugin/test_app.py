@@ -268,8 +268,9 @@ async def test_a_credential_and_the_callers_own_key_are_not_handed_to_the_store(
     ):
         name = "/v1/namespaces/workspace:a"
         assert (await http.put(name, json={"kind": "workspace", "metadata": {secret: [told]}})).status_code == 200
-        assert (await http.patch(name, json={"metadata": {"note": told}})).status_code == 200
-        body = {**MEMORY, "content": told, "propagation": {"to": told}}
+        assert (await http.patch(name, json={"metadata": {"note": told, "id": told}})).status_code == 200
+        opaque = {"to": told, "metadata": {"type": told}, "data": [told], "arguments": f"key {told}"}
+        body = {**MEMORY, "content": told, "propagation": opaque}
         assert (await http.post(f"{name}/memories", json=body)).status_code == 201
         found = await http.post("/v1/search", json={"namespaces": ["workspace:a"]})
     assert found.json()["memories"][0]["content"] == "[REDACTED:SK_TOKEN] and [REDACTED:OWN_KEY]"
