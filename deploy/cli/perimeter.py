@@ -79,10 +79,10 @@ def perimeter_command(
 ) -> None:
     """Serve a platform's workspace routes in front of a memory plugin, with access control, until Ctrl-C.
 
-    `GET /workspaces/{id}/v2/namespaces` and `.../memories`, `DELETE .../memories/{memory_id}`. MEMORY_PLUGIN_URL names
-    the plugin; without it every call is answered 503. Prints one line of JSON when it listens. With --embedder, a
-    plugin that searches by vectors alone is searched by a query's meaning; `--config` and AFTERTURN_EMBEDDING__* name
-    the model: one of fastembed's list, a folder, or an endpoint.
+    `GET /workspaces/{id}/v2/namespaces` and `.../memories`, `DELETE .../memories/{memory_id}` and
+    `.../namespaces/{name}`. MEMORY_PLUGIN_URL names the plugin; without it every call is answered 503. Prints one line
+    of JSON when it listens. With --embedder, a plugin that searches by vectors alone is searched by a query's meaning;
+    `--config` and AFTERTURN_EMBEDDING__* name the model: one of fastembed's list, a folder, or an endpoint.
 
     **Example:** `afterturn plugin perimeter --keys keys.json --audit audit.jsonl --workspaces tree.yaml`
     """

@@ -1,4 +1,4 @@
-"""HTTP routes for a platform: a workspace's namespaces, and its memories to list and forget.
+"""HTTP routes for a platform: a workspace's namespaces, its own to delete, and its memories to list and forget.
 
 The key identifies the workspace; a path with another workspace is answered like one that does not exist.
 """
@@ -67,9 +67,13 @@ def create_perimeter_app(
         await perimeter.forget(caller, memory_id, request.query_params.get("namespace"))
         return JSONResponse({"forgotten": True})
 
+    async def delete_namespace(request: Request, caller: CallingWorkspace) -> Response:
+        return JSONResponse({"deleted": await perimeter.delete_namespace(caller, request.path_params["name"])})
+
     return Starlette(
         routes=[
             route("/namespaces", "GET", namespaces),
+            route("/namespaces/{name}", "DELETE", delete_namespace),
             route("/memories", "GET", search),
             route("/memories/{memory_id}", "DELETE", forget),
             *(

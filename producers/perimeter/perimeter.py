@@ -20,7 +20,7 @@ from producers.perimeter.cleaning import (
 )
 from producers.perimeter.client import PluginClient, build_body
 from producers.perimeter.embedder import LazyEmbedder, add_vector
-from producers.perimeter.errors import EmbedderUnavailable, InvalidCall, NotConfigured, PluginRefused
+from producers.perimeter.errors import EmbedderUnavailable, InvalidCall, NotConfigured, NotPermitted, PluginRefused
 from producers.perimeter.namespaces import NamespaceAccess, derive_namespaces, readable_entries, writable_entry
 from producers.perimeter.trees import WorkspaceTree
 from producers.plugin.wire import (
@@ -199,6 +199,23 @@ class Perimeter:
         plugin = self._wired()
         entry = writable_entry(await self.readable(caller), namespace)
         await plugin.forget(memory_id, build_body(ForgetRequest, requested_by_namespace=entry.name))
+
+    async def delete_namespace(self, caller: CallingWorkspace, name: str) -> bool:
+        """Delete the caller's own namespace with its memories; return whether the plugin had it.
+
+        It is for workspaces that end, so the tree need not know the caller any more. Raises NotPermitted for any other.
+        """
+        plugin = self._wired()
+        if name != f"workspace:{caller.workspace}":
+            raise NotPermitted("a workspace deletes its own namespace alone: workspace:<its id>")
+        self._made.pop(name, None)
+        try:
+            await plugin.delete_namespace(name)
+        except PluginRefused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
 
     def clean(self, content: str, caller: CallingWorkspace | None = None) -> str:
         """Return a text to store: with secrets (and the caller's own key) replaced, and marks disarmed."""

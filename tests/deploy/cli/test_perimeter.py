@@ -1,5 +1,6 @@
 """`afterturn plugin perimeter` as a process: it tells where it listens, serves by key, and ends politely."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -7,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,19 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from typer.testing import CliRunner
 
+from deploy.cli import perimeter
 from deploy.cli.app import build_cli
 from deploy.local.ports import find_free_port
 from producers.contract_kit import flat_plugin as flat
 from producers.contract_kit.flat_plugin import FlatStore
+from producers.perimeter.client import PluginAddress
 from tests.embeddings.models import KEY as EMBEDDING_KEY
 from tests.embeddings.models import MODEL, embedding_service
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 from tests.producers.contract_kit.judging import served
 from tests.producers.contract_kit.reference import ReferenceHandler
-from tests.producers.perimeter.plugins import recorded
+from tests.producers.perimeter.plugins import answering, logged, recorded, scripted
 from tests.producers.perimeter.test_embedder import MeaningStore
 
 KEY = "uk-0123456789abcdef"
@@ -192,6 +195,34 @@ def test_the_older_tool_without_mcp_and_a_model_that_is_none_end_with_status_2(t
     assert (result.exit_code, "--mcp" in result.stderr) == (2, True)
     result = run([*arguments, "--embedder"], AFTERTURN_EMBEDDING__MODEL=str(tmp_path))
     assert (result.exit_code, "embedding.model" in result.stderr) == (2, True)
+
+
+async def test_a_plugin_that_is_away_at_the_start_is_logged_and_asked_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(perimeter, "BOOT_S", 0.05)
+    unanswered = asyncio.Event()
+
+    async def hold(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await unanswered.wait()
+        writer.close()
+
+    async with AsyncExitStack() as stack:
+        silent = await asyncio.start_server(hold, "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        with logged() as logs, scripted(answering(503)) as (failing, _):
+            assert await perimeter._open_plugin(stack, None) is None
+            for url in (f"http://127.0.0.1:{find_free_port()}", f"http://127.0.0.1:{port}", failing):
+                assert await perimeter._open_plugin(stack, PluginAddress(url, PATIENCE_S)) is not None
+        unanswered.set()
+        silent.close()
+    told = [(line["event"], line.get("error")) for line in logs]
+    assert told == [
+        ("no_memory_plugin", None),
+        ("memory_plugin_unavailable", "PluginUnavailable"),
+        ("memory_plugin_unavailable", "TimeoutError"),
+        ("memory_plugin_unavailable", "PluginUnavailable"),
+    ]
 
 
 def run(arguments: list[str], **named: str) -> Any:

@@ -469,6 +469,26 @@ async def test_a_page_lists_namespaces_searches_and_forgets(tmp_path: Path) -> N
         assert (again.status_code, again.json()["error"]["code"]) == (404, "not_found")
 
 
+async def test_a_page_deletes_the_namespace_of_a_workspace_that_is_gone_and_no_other(tmp_path: Path) -> None:
+    async with everything(tmp_path) as place, page(place) as client:
+        await place.perimeter.commit(SELF, Commit("mine"))
+        await place.perimeter.commit(SELF, Commit("the team's", "team:team"))
+        for name in ("team:team", "org:root", "workspace:sibling", "workspace:self%20", "custom:self"):
+            refused = await client.delete(f"/workspaces/self/v2/namespaces/{name}")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+        assert (await client.delete("/workspaces/root/v2/namespaces/workspace:root")).status_code == 404
+        place.grow(("root", None), ("team", "root"), ("sibling", "team"))
+        assert (await client.get("/workspaces/self/v2/memories")).status_code == 404
+        for deleted in (True, False):
+            answer = await client.delete("/workspaces/self/v2/namespaces/workspace:self")
+            assert (answer.status_code, answer.json()) == (200, {"deleted": deleted})
+        place.grow(("root", None), ("team", "root"), ("self", "team"))
+        assert contents(await place.perimeter.search(SELF)) == ["the team's"]
+        await place.perimeter.commit(SELF, Commit("again"))
+        assert set(contents(await place.perimeter.search(SELF))) == {"the team's", "again"}
+    assert place.sent.ways.count("DELETE /v1/namespaces/workspace:self") == 2
+
+
 BAD: Sequence[tuple[str, dict[str, str], int, str]] = [
     ("/workspaces/self/v2/namespaces", {"authorization": ""}, 401, "unauthenticated"),
     ("/workspaces/self/v2/namespaces", {"authorization": "Bearer x"}, 401, "unauthenticated"),
