@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from producers.plugin.wire import format_time
+from afterturn_client.moments import format_utc
 
 ACTION = "memory.org_write"
 
@@ -32,7 +32,7 @@ class OrganisationWrite:
     def as_json(self) -> dict[str, Any]:
         """Return the row in its stored form."""
         return {
-            "at": format_time(self.at),
+            "at": format_utc(self.at),
             "action": ACTION,
             "actor": self.workspace,
             "target": self.namespace,

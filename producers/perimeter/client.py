@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import httpx
+from afterturn_client.transport import parse_retry_after
 from pydantic import BaseModel, ValidationError
 
 from embeddings.retry import AT_ONCE, Retry, Sleep
@@ -41,6 +42,8 @@ TIMEOUT_S = 2.0
 #: A 429 is obeyed RETRIES times, while it asks for LONGEST_PAUSE_S seconds at most; beyond that the caller waits.
 RETRIES = 3
 LONGEST_PAUSE_S = 5.0
+#: The pause of a 429 that asks for none.
+DEFAULT_PAUSE_S = 1.0
 #: Retries without own waits: each attempt waits for the longest pause that any call was asked for.
 OBEY = Retry(AT_ONCE, attempts=RETRIES + 1)
 #: Most bytes of an answer that are read: enough for a hundred memories of 64 KiB.
@@ -211,7 +214,8 @@ class PluginClient:
             return status, raw
         if status != _TOO_MANY:
             raise _build_refusal(status, raw)
-        pause_s = _retry_after_s(headers)
+        asked_s = parse_retry_after(headers.get("retry-after"))
+        pause_s = DEFAULT_PAUSE_S if asked_s is None else asked_s
         self._pause_until = max(self._pause_until, self._now() + pause_s)
         raise PluginOverloaded(pause_s)
 
@@ -298,12 +302,6 @@ def _build_path(name: str, ending: str = "") -> str:
     if not is_namespace(name):
         raise InvalidCall("namespace: must be like workspace:abc, in at most 256 bytes")
     return namespace_path(name, ending)
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds that a 429 asks to wait; without a number, one."""
-    text = headers.get("retry-after", "").strip()
-    return float(text[:9]) if text.isascii() and text.isdigit() else 1.0
 
 
 def _load_certificates(ca_file: Path | None) -> ssl.SSLContext:

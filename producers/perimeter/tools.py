@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.moments import format_utc
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from producers.perimeter.callers import CallingWorkspace
@@ -23,7 +24,6 @@ from producers.plugin.wire import (
     MemoryKind,
     NamespaceKind,
     Time,
-    format_time,
 )
 from store.off_loop import run_off_loop
 
@@ -196,7 +196,7 @@ def _recalled_json(memory: Memory, kind: NamespaceKind) -> dict[str, Any]:
         "id": memory.id,
         "content": memory.content,
         "scope": _SCOPES[kind],
-        "created_at": format_time(memory.created_at),
+        "created_at": format_utc(memory.created_at),
     }
 
 

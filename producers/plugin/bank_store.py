@@ -1,8 +1,6 @@
 """The plugin's store over our own: namespaces are banks, memories are units of origin `memory` in them."""
 
 import asyncio
-import base64
-import binascii
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
+from afterturn_client.moments import parse_zoned
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.plugin.wire import (
@@ -27,9 +26,8 @@ from producers.plugin.wire import (
     NamespaceKind,
     SearchRequest,
     Written,
-    format_time,
-    parse_time,
 )
+from producers.service.paging import ListOrder
 from producers.settings import PluginSettings, SearchMode
 from store import identity
 from store.erasure import Erasures
@@ -51,6 +49,13 @@ CAPABILITIES = (
     Capability.CREATED_AT,
     Capability.CURSOR,
     Capability.EXPORT,
+)
+
+#: Pinned first, then the newest.
+LISTING: ListOrder[StoredMemory] = ListOrder(
+    "plugin_memories",
+    lambda memory: (int(memory.pin), memory.created_at, memory.memory_id, memory.bank),
+    (lambda pinned: bool(int(pinned)), parse_zoned, UUID, UUID),
 )
 
 log = structlog.get_logger("afterturn.plugin")
@@ -199,15 +204,15 @@ class BankPluginStore:
         return erasures
 
     async def _list(self, asked: SearchQuery, cursor: str | None, names: Mapping[UUID, str], *, export: bool) -> Found:
-        after = None if cursor is None else _read_cursor(cursor)
-        page = await self.parts.search.page(self.host, asked, after)
+        place = LISTING.open(self.host, "", cursor)
+        page = await self.parts.search.page(self.host, asked, ListingCursor(*place) if place else None)
         vectors, namespaces = dict[UUID, Sequence[float]](), list[NamespaceRow]()
         if export:
             vectors = await self.parts.search.vectors(self.host, asked, page.rows)
             namespaces = await self.parts.namespaces.of(self.host, asked.names)
         return Found(
             memories=await _read_memories(page.rows, names, vectors),
-            next_cursor=_write_cursor(page.rows[-1]) if page.more else None,
+            next_cursor=LISTING.end(self.host, "", page).cursor,
             namespaces=await _read_namespaces(namespaces),
         )
 
@@ -317,16 +322,3 @@ def _as_memory(found: StoredMemory, names: Mapping[UUID, str], vector: Sequence[
         score=found.score,
         embedding=None if vector is None else tuple(vector),
     )
-
-
-def _write_cursor(last: StoredMemory) -> str:
-    place = f"{int(last.pin)} {format_time(last.created_at)} {last.memory_id} {last.bank}"
-    return base64.urlsafe_b64encode(place.encode()).decode()
-
-
-def _read_cursor(cursor: str) -> ListingCursor:
-    try:
-        pinned, at, memory_id, bank = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
-        return ListingCursor(bool(int(pinned)), parse_time(at), UUID(memory_id), UUID(bank))
-    except (ValueError, binascii.Error):
-        raise Invalid(FieldProblem("cursor", "must be a next_cursor of this plugin")) from None

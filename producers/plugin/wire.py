@@ -8,11 +8,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
+from afterturn_client.moments import format_utc
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -107,11 +108,6 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(f"{day}T{time}.{(fraction or '0')[:6].ljust(6, '0')}{offset or '+00:00'}")
 
 
-def format_time(time: datetime) -> str:
-    """Return an instant in RFC 3339, in UTC."""
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _check_name(name: str) -> str:
     if not is_namespace(name):
         raise ValueError(f"must be like workspace:abc, in at most {LONGEST_NAME} bytes")
@@ -161,7 +157,7 @@ def _none_as_empty(value: object) -> object:
 NamespaceName = Annotated[StrictStr, AfterValidator(_check_name)]
 Content = Annotated[StrictStr, AfterValidator(_check_content)]
 Text = Annotated[StrictStr, AfterValidator(_check_text)]
-Time = Annotated[AwareDatetime, BeforeValidator(_read_time), PlainSerializer(format_time, return_type=str)]
+Time = Annotated[AwareDatetime, BeforeValidator(_read_time), PlainSerializer(format_utc, return_type=str)]
 JsonObject = Annotated[Mapping[str, Any], AfterValidator(_check_object)]
 Embedding = Annotated[
     tuple[StrictFloat | StrictInt, ...], Field(max_length=LARGEST_EMBEDDING), AfterValidator(_check_embedding)

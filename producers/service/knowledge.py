@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
 from afterturn_client.contract.banks import DirectiveDetails
+from afterturn_client.moments import parse_zoned
 from pydantic import Field, model_validator
 
 from producers import fair_queue
@@ -19,7 +20,6 @@ from producers.service.paging import (
     ListOrder,
     Page,
     PageAnswer,
-    read_moment,
     read_name,
     read_priority,
 )
@@ -141,9 +141,9 @@ def _reflection_place(reflection: Reflection) -> tuple[object, ...]:
     return reflection.updated_at.isoformat(), reflection.reflection_id
 
 
-DOCUMENTS: ListOrder[Document] = ListOrder("docs", _document_place, (read_moment, UUID))
+DOCUMENTS: ListOrder[Document] = ListOrder("docs", _document_place, (parse_zoned, UUID))
 DIRECTIVES: ListOrder[Directive] = ListOrder("directives", _directive_place, (read_priority, read_name, UUID))
-REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place, (read_moment, UUID))
+REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place, (parse_zoned, UUID))
 
 
 class DocumentReceipt(Done):

@@ -25,12 +25,13 @@ from afterturn_client.contract.operators import (
     SettledDelivery,
     WorkerList,
 )
+from afterturn_client.moments import parse_zoned
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Moment, Name, Text
-from producers.service.paging import Cursor, Limit, ListOrder, read_moment, read_position
+from producers.service.paging import Cursor, Limit, ListOrder, read_position
 from producers.service.wire import RequestModel
 from store import identity
 from store.database import Database
@@ -186,7 +187,7 @@ class DrainBody(RequestModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"workers": [WORKER]}
 
 
-JOBS: ListOrder[LedgerEntry] = ListOrder("jobs", lambda entry: entry.place, (read_moment, read_position, Stage, UUID))
+JOBS: ListOrder[LedgerEntry] = ListOrder("jobs", lambda entry: entry.place, (parse_zoned, read_position, Stage, UUID))
 
 
 class OperatorWork:

@@ -5,7 +5,6 @@ import binascii
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
@@ -123,14 +122,6 @@ def read_priority(value: str) -> int:
     if not -(2**31) <= number < 2**31:
         raise ValueError("no priority")
     return number
-
-
-def read_moment(value: str) -> datetime:
-    """Return a time with its zone. Raises ValueError."""
-    moment = datetime.fromisoformat(value)
-    if moment.tzinfo is None:
-        raise ValueError("no zone")
-    return moment
 
 
 def read_name(value: str) -> str:

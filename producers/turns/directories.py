@@ -7,8 +7,8 @@ session's digest: that of its summary, which was made when the session grew, and
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
+from afterturn_client.moments import format_utc
 from afterturn_client.reference import cut_text, escape_line
 
 from producers.errors import FieldProblem, Invalid
@@ -178,7 +178,7 @@ def list_directories(
     content: SessionContent, session: str, path: str, wanted: DirectoryQuery
 ) -> tuple[Sequence[ListedDirectory], bool]:
     """Return the directories below `path`, sorted, and whether there are more than the limit."""
-    changed = _format_time(content.state.updated_at.astimezone(UTC).replace(microsecond=0))
+    changed = format_utc(content.state.updated_at.replace(microsecond=0))
     below = [name for name in sorted(DIRECTORIES) if _is_within(path, name, wanted.depth)]
     listed = [_list_directory(content, session, name, changed, whole=name == path) for name in below[: wanted.limit]]
     return listed, len(below) > wanted.limit
@@ -222,10 +222,6 @@ def _count_levels(path: str) -> int:
 
 def _join_path(session: str, name: str) -> str:
     return f"/memory/{session}/{name}" if name else f"/memory/{session}"
-
-
-def _format_time(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _refuse_path(rule: str) -> Invalid:

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.moments import parse_zoned
 from sqlalchemy import Column, MetaData, Table, Uuid
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -221,9 +222,10 @@ def _is_time(value: Any) -> bool:
     if value == "":
         return True
     try:
-        return datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
+        parse_zoned(value)
+    except (AttributeError, ValueError):
         return False
+    return True
 
 
 def normalise_json(value: Any) -> Any:

@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.moments import parse_zoned
+
 from store.errors import InvalidEvent
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, ID_FIELDS, EventType, aggregate_id, parse_event_data
 
@@ -139,12 +141,9 @@ def _read_id(line: Mapping[str, Any], name: str) -> UUID:
 
 def _read_time(line: Mapping[str, Any]) -> datetime:
     try:
-        at = datetime.fromisoformat(str(line["time"]))
+        return parse_zoned(str(line["time"]))
     except (KeyError, ValueError):
-        at = None
-    if at is None or at.tzinfo is None:
-        raise UnreadableEvent("time: must be RFC 3339 with its offset")
-    return at
+        raise UnreadableEvent("time: must be RFC 3339 with its offset") from None
 
 
 def _read_version(line: Mapping[str, Any], data: Mapping[str, Any]) -> int:

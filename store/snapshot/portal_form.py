@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.moments import parse_zoned
+
 from store.backfill.conversion import BANK, NO_TIME, TABLES, BankPlace, Row, SourceTable, convert_row, place_bank
 from store.errors import InvalidEvent, SnapshotRefused
 from store.identity import digest_name
@@ -233,16 +235,9 @@ def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
         raise ValueError
     for name in _TIMES & row.keys():
         if row[name] is not None:
-            row[name] = _parse_time(row[name])
+            row[name] = parse_zoned(str(row[name]))
     row["aggregate_version"] = int(row["aggregate_version"] or 1)
     return row
-
-
-def _parse_time(told: Any) -> datetime:
-    at = datetime.fromisoformat(str(told))
-    if at.tzinfo is None:
-        raise ValueError
-    return at
 
 
 def _camel(name: str) -> str:

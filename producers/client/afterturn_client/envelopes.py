@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.moments import format_utc
 from afterturn_client.tracing import current_traceparent
 
 #: `type` of an envelope, by what its `data` are: the body of the HTTP call of the same name.
@@ -47,7 +48,7 @@ def wrap_event(kind: str, data: Mapping[str, Any], source: str) -> QueueMessage:
         "id": event_id,
         "source": source,
         "type": kind,
-        "time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        "time": format_utc(datetime.now(UTC)),
         "datacontenttype": "application/json",
         "data": data,
     }

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from afterturn_client.moments import format_utc
+
 #: The accepted range of times; a time outside is a mistake of units.
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
@@ -80,7 +82,7 @@ def find_moment(message: Mapping[str, Any]) -> datetime | None:
 def find_time(message: Mapping[str, Any]) -> str | None:
     """Return the message's time, as `find_moment` finds it, as RFC 3339 in UTC."""
     at = find_moment(message)
-    return None if at is None else at.isoformat().replace("+00:00", "Z")
+    return None if at is None else format_utc(at)
 
 
 def find_unreadable_time(message: Mapping[str, Any]) -> str | None:

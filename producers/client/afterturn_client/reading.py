@@ -10,6 +10,7 @@ from uuid import UUID
 
 from afterturn_client.contract.shape import Shape
 from afterturn_client.errors import InvalidAnswerError
+from afterturn_client.moments import parse_zoned
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Shape)
@@ -131,12 +132,9 @@ def _read_scalar(kind: Any, value: object, what: str) -> Any:
 
 def _read_moment(text: str, what: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        return parse_zoned(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise InvalidAnswerError(f"{what} is not a time with a zone")
-    return found
+        raise InvalidAnswerError(f"{what} is not a time with a zone") from None
 
 
 def _read_id(text: str, what: str) -> UUID:

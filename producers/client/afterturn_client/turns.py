@@ -3,11 +3,12 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypedDict
 
 from afterturn_client.arguments import check_name, check_objects, check_texts
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.moments import format_utc
 
 #: RFC 3339 text, an aware datetime, or epoch milliseconds.
 Moment = datetime | str | int
@@ -100,7 +101,7 @@ def format_moment(value: Moment | None) -> str | int | None:
         return value
     if value.tzinfo is None:
         raise InvalidRequestError("a time needs a time zone (say datetime.now(UTC))")
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return format_utc(value)
 
 
 def texts_of(turn: NewTurn) -> list[str]:

@@ -4,10 +4,10 @@ The rules are the service's own that depend on no setting of it; the service jud
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.moments import parse_zoned
 from afterturn_client.reference import strip_frames
 
 #: Most bytes of UTF-8 of a name, by its field.
@@ -78,11 +78,10 @@ def _check_storable(place: str, value: object) -> None:
 def _check_moment(name: str, value: object) -> None:
     if isinstance(value, str):
         try:
-            good = datetime.fromisoformat(value.upper()).tzinfo is not None
+            parse_zoned(value)
         except ValueError:
-            good = False
-        if not good:
-            raise InvalidRequestError(f"{name} must be RFC 3339 with a time zone, such as 2026-03-02T09:30:00Z")
+            told = f"{name} must be RFC 3339 with a time zone, such as 2026-03-02T09:30:00Z"
+            raise InvalidRequestError(told) from None
 
 
 def _check_metadata(metadata: Mapping[str, Any]) -> None:

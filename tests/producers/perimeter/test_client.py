@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from afterturn_client.moments import format_utc
 
 from producers.contract_kit.flat_plugin import FlatHandler, FlatServer, FlatStore
 from producers.perimeter.breaker import CircuitBreaker
@@ -30,7 +31,6 @@ from producers.plugin.wire import (
     NamespaceUpsert,
     SearchRequest,
     Source,
-    format_time,
     is_namespace,
     parse_time,
 )
@@ -131,7 +131,7 @@ def test_a_limit_beyond_a_hundred_is_refused(limit: object) -> None:
      ("2026-11-05T10:00:00.123456789Z", "2026-11-05T10:00:00.123456Z")],
 )  # fmt: skip
 def test_times_are_of_rfc_3339(text: str, same: str) -> None:
-    assert format_time(parse_time(text)) == same
+    assert format_utc(parse_time(text)) == same
     for bad in (text[:-1] if text.endswith("Z") else text[:-6], text + "\n", text.replace("T", " ").replace("t", " ")):
         with pytest.raises(ValueError, match="RFC 3339"):
             parse_time(bad)

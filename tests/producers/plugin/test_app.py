@@ -11,6 +11,7 @@ from uuid import UUID
 
 import httpx
 import pytest
+from afterturn_client.moments import format_utc
 from starlette.requests import Request
 
 from producers.contract_kit.catalog import CASES
@@ -30,7 +31,6 @@ from producers.plugin.wire import (
     NamespaceKind,
     SearchRequest,
     Written,
-    format_time,
 )
 from producers.service.json_values import limit_json_now
 from producers.settings import ApiSettings, FairnessSettings
@@ -95,7 +95,7 @@ class InMemory:
 
 def wired(changes: Mapping[str, Any]) -> dict[str, Any]:
     end = changes.get("expires_at")
-    return {**changes} | ({"expires_at": format_time(end)} if end else {})
+    return {**changes} | ({"expires_at": format_utc(end)} if end else {})
 
 
 TOKEN = "Bearer letmein"

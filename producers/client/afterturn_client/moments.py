@@ -1,0 +1,16 @@
+"""Moments as text: read with an offset, written in UTC."""
+
+from datetime import UTC, datetime
+
+
+def parse_zoned(text: str) -> datetime:
+    """Return the moment of an ISO 8601 text with an offset. Raises ValueError, for one without an offset too."""
+    moment = datetime.fromisoformat(text.upper())
+    if moment.tzinfo is None:
+        raise ValueError("no offset")
+    return moment
+
+
+def format_utc(moment: datetime) -> str:
+    """Return a moment in RFC 3339, in UTC: `2026-03-02T09:30:00Z`."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
