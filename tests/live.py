@@ -28,6 +28,8 @@ LIVE: Mapping[str, tuple[str, ...]] = {
         "test_it_serves_each_workspace_by_its_key_until_it_is_told_to_stop",
         "test_an_address_that_is_none_ends_with_status_2",
         "test_a_tree_that_is_none_or_a_plugin_url_that_names_none_ends_with_status_2",
+        "test_the_older_tool_without_mcp_and_a_model_that_is_none_end_with_status_2",
+        "test_a_plugin_that_is_away_at_the_start_is_logged_and_asked_later",
     ),
     "tests/deploy/test_deployment.py": (
         "test_a_setting_that_is_missing_is_named",
