@@ -128,7 +128,7 @@ def _read_role(value: Raw) -> Known | None:
         return None
     role = read_role(value["role"])
     content = value.get("content")
-    if "content" not in value and "message" not in value and _must_have_content(value):
+    if "content" not in value and not isinstance(value.get("message"), str) and _must_have_content(value):
         raise UnknownForm("content: a message must have one, a text or a list of content parts")
     if value["role"] in _OWN_ROLES and not _has_foreign_parts(content) and "message" not in value:
         return dict(value)

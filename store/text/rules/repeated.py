@@ -20,6 +20,7 @@ Span = tuple[int, int]
 _LETTER_APOSTROPHE = r"(?<=\w)['\u2019](?=\w)"
 _QUOTED = re.compile(
     r"""(?<![\w"])"(?:[^"\n]|\n(?![ \t]*\n)){1,1000}"(?!\w)|\u201c[^\u201d]{1,1000}\u201d"""
+    r"""|\u300c[^\u300d]{1,1000}\u300d|\u300e[^\u300f]{1,1000}\u300f"""
     r"""|\u201e[^\u201c\u201d]{1,1000}[\u201c\u201d]|\u00ab[^\u00bb]{1,1000}\u00bb|\u00bb[^\u00ab]{1,1000}\u00ab"""
     rf"""|(?<![\w'])'(?=\S)(?:[^'\n]|{_LETTER_APOSTROPHE}){{1,300}}'(?!\w)"""
     rf"""|\u2018(?:[^\u2018\u2019\n]|{_LETTER_APOSTROPHE}){{1,300}}\u2019(?!\w)"""
@@ -47,6 +48,8 @@ _LOGGED = re.compile(
     rf"|\[{_CLOCK}\]|{_CLOCK}\s+(?:[\[<(]|(?-i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL)\b|\w{{1,30}}:)"
     rf"|\[?\d{{10}}(?:\d{{3}})?\]?[\s|]|\[\s*\d{{1,6}}\.\d{{3,6}}\]"
     r"|[\[<(]?(?-i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE|VERBOSE)[\])>]?(?:[:|\s-]|$)"
+    rf"|\[{_CLOCK}, \d{{1,4}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}\]|[IWEF]\d{{4}} {_CLOCK}\s"
+    r"|[\w.-]{1,40}[_-]\d{1,3}\s{1,20}\| |RT @\w{1,30}:"
     r"|[VDIWEF]/[\w.]{1,40}:|\w{1,20}(?:\[\d{1,7}\])?: (?:error|warning|fatal):",
     re.IGNORECASE,
 )
@@ -64,7 +67,7 @@ _CODE_LINE = re.compile(
     r"\s*(?:(?:def|class|fn|func|function|public|private|static|const|let|var|import|from|return|print|echo|select"
     r"|insert|assert|if|for|while|raise|throw)\b[^\n]{0,300}[({;=:]\s*(?:$|[\"'\w\[{(])[^\n]*[)};:\]]\s*$"
     r"|[\w.\[\]\"']{1,60}\s*(?:=|:=|\+=|=>|->)\s*\S|[\w.]{1,60}\(|echo |//|/\*|\*/|<!--|#!|#include|\{|\}"
-    r"|\"[\w $.-]{1,60}\"\s*:)"
+    r"|\"[\w $.-]{1,60}\"\s*:|\\[a-z]{2,20}\*?[{\[])"
 )
 _SETTING = re.compile(r"\s*(?:- )?([A-Za-z_][\w.-]{0,60}):(?:\s|$)")
 _LABEL = re.compile(
@@ -83,7 +86,7 @@ _MAIL = re.compile(
     rf"(?:On|Am|Le|El|Il|Op|Em)\b[^\n]{{3,200}}\b{_SAYS}[^\n:]{{0,80}}\s?:\s*$"
     r"|[>\s]*-{2,}\s*(?:original|forwarded|weitergeleitete|urspr\u00fcngliche)[^\n]{0,40}"
     r"|begin forwarded message|(?:from|von|de|da|subject|betreff|objet|asunto|oggetto): [^\n]{1,200}$"
-    r"|_{10,}\s*$",
+    r"|_{10,}\s*$|HTTP/\d(?:\.\d)? \d{3}\b[^\n]*$",
     re.IGNORECASE,
 )
 _OPENS = r"(?:^|[.!?\n,;]\s{0,3}|\b(?:please|can you|could you|would you|help me|kindly)\s{1,3})"
@@ -137,12 +140,13 @@ _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\n(?=[-*\u2022#])")
 
 
 # What heads a paragraph: a chat's "Kim 10:12 AM" on a line of its own, the times of a subtitle, a command that was
-# typed. A letter stands between greeting and signature.
+# typed, a failure, an answer of HTTP. A letter stands between greeting and signature.
 _HEAD = re.compile(
     rf"[ \t]{{0,3}}@?[^\W\d_][\w'\u2019.-]{{0,30}}(?: [\w'\u2019.-]{{1,30}}){{0,2}}"
-    rf"[ \t,]+\(?\[?{_CLOCK}[\])]?\s*$"
+    rf"(?:[ \t]+[\u2014\u2013-])?[ \t,]+\(?\[?(?:(?:today|yesterday) at )?{_CLOCK}[\])]?\s*$"
     r"|[ \t]*(?:\d\d:)?\d\d:\d\d[.,]\d{3} --> (?:\d\d:)?\d\d:\d\d[.,]\d{3}"
-    r"|[ \t]{0,3}(?:\$|>>>) (?-i:[a-z./])[^\n]*$",
+    r"|[ \t]{0,3}(?:\$|>>>|[\w.-]{1,30}@[\w.-]{1,40}[: ][^\n$#]{0,60}[$#]) (?-i:[a-z./])[^\n]*$"
+    r"|[ \t]{0,3}(?:PS )?[A-Z]:\\[^\n>]{0,120}>[^\n]*$|thread '[^'\n]{0,80}' panicked[^\n]*$",
     re.IGNORECASE,
 )
 _GREETING = re.compile(

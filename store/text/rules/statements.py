@@ -95,6 +95,12 @@ _FACTIVE = re.compile(
     r"|\b(?:know|knows|knew|remember|remembers|remind|aware|because|since)(?: that)? *$|\bthe fact that *$",
     re.IGNORECASE,
 )
+# The same in other languages: "je ne crois pas que j'habite", "no es verdad que vivo", "er sagt, ich heisse".
+_GOVERNED_ELSEWHERE = re.compile(
+    r"\b(?:que|si|che|dass|da\u00df|ob|wenn|dat|indien)\s*$|\b(?:qu|s)['\u2019]\s*$"
+    r"|\b(?:sagt|sagte|meint|behauptet|schreibt|dit|dice|dijo|disse|diz|zegt|zei)\s*[,:]\s*$",
+    re.IGNORECASE,
+)
 _SEPARATOR = re.compile(
     r"[,;:()\u2013\u2014\u2026]|(?<=\s)-+(?=\s)|\b(?:but|however|though|although|because|since|yet|whereas|while)\b"
     r"|\band\s*$|\bso\s*$",
@@ -180,6 +186,8 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
     """
     before = _ENDS.split(text[max(0, start - _AROUND) : start])[-1]
     if _OPEN_QUOTE.search(before) or _DESCRIBES.search(before) or _NEGATED_VALUE.match(text, value):
+        return False
+    if _GOVERNED_ELSEWHERE.search(before):
         return False
     clause = _last_clause(before)
     if not _FACTIVE.search(before) and (_REPORTED.search(before) or _GOVERNED.search(clause)):

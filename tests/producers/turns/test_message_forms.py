@@ -50,6 +50,7 @@ NOBODY: dict[str, dict[str, Any]] = {
     "no role at all": {"content": FERRY},
     "a speaker of AutoGen": {"source": "Kim", "type": "TextMessage", "content": FERRY, "models_usage": None},
     "words in a field of another name": {"role": "user", "text": FERRY},
+    "words in an object": {"role": "user", "message": {"text": FERRY}},
     "words in another one": {"role": "assistant", "body": FERRY},
     "a role alone": {"role": "user"},
     "an unknown kind of LangChain": {"type": "remove", "data": {"content": FERRY}},

@@ -89,6 +89,22 @@ def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
         "name,bio\nKim,I live in Rome\nBo,I like olives",
         "1\n00:00:01,000 --> 00:00:04,000\nI live in Rome",
         "WEBVTT\n\n00:01.000 --> 00:04.000\nI live in Rome",
+        "kim@host:~$ cat bio.txt\nI live in Rome\nI like golf",
+        "PS C:\\Users\\kim> type bio.txt\nI live in Rome",
+        "thread 'main' panicked at src/main.rs:1:1:\nI live in Rome",
+        "web_1  | I live in Rome\nweb_1  | I like golf",
+        "I1127 10:00:00.000000       1 main.go:12] I live in Rome",
+        "[10:00, 5/5/2024] Kim: I live in Rome\n[10:01, 5/5/2024] Bo: I like golf",
+        "Kim \u2014 Today at 10:00 AM\nI live in Rome",
+        "\\section{Bio} I live in Rome",
+        "\u5f7c\u306f\u300cI live in Rome\u300d\u3068\u8a00\u3063\u305f",
+        "HTTP/1.1 200 OK\nContent-Type: text/plain\n\nI live in Rome",
+        "RT @kim: I live in Rome",
+        "Je ne crois pas que j'habite \u00e0 Lyon.",
+        "Il dit que j'habite \u00e0 Lyon.",
+        "No es verdad que vivo en Madrid.",
+        "Si vivo en Madrid, ir\u00e9.",
+        "Er sagt, ich heisse Petra.",
     ],
 )
 def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
@@ -108,6 +124,22 @@ def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
     ],
 )
 def test_what_holds_no_more_ends_the_fact(text: str, wanted: str) -> None:
+    assert stated(text) == {wanted}
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("J'habite \u00e0 Lyon.", "user_home=Lyon"),
+        ("Oui, et j'habite \u00e0 Lyon.", "user_home=Lyon"),
+        ("Vivo en Madrid.", "user_home=Madrid"),
+        ("Hallo, ich heisse Petra.", "user_name=Petra"),
+        ("a | b\nI live in Bonn.", "user_home=Bonn"),
+        ("Mail kim@host.org: I live in Bonn.", "user_home=Bonn"),
+        ("At 10:00 today I live in Bonn.", "user_home=Bonn"),
+    ],
+)
+def test_what_only_resembles_another_s_words_is_the_authors(text: str, wanted: str) -> None:
     assert stated(text) == {wanted}
 
 
