@@ -98,21 +98,25 @@ DAMAGE = [
 ]
 
 
+@pytest.mark.parametrize("part", range(3))
 async def test_a_row_changed_by_hand_is_found_and_mended(
-    said: UUID, lonely: Database, fresh_database: TestPostgres
+    said: UUID, lonely: Database, fresh_database: TestPostgres, part: int
 ) -> None:
-    for statement, table, found, columns in DAMAGE:
+    """Three tables at a time: what is wrong in them is told of none of the others."""
+    damage = DAMAGE[part::3]
+    for statement, *_ in damage:
         await owner(fresh_database, statement.format("afterturn."))
-        report = await verify_log(fresh_database.owner_url)
-        assert not report.equal
-        assert wrong(report) == [table]
+    report = await verify_log(fresh_database.owner_url)
+    assert not report.equal
+    assert sorted(wrong(report)) == sorted(table for _, table, *_ in damage)
+    for _, table, found, columns in damage:
         [difference, *_] = next(t.first_differences for t in report.tables if t.table == table)
         assert difference.key["host_id"] == str(said)
         assert difference.found == found, table
         if columns:
             assert list(difference.columns) == columns
-        assert "else" not in str(report.as_json())
-        assert wrong(await repair_scope(fresh_database.owner_url, ReplayScope(said))) == [table]
+    assert "else" not in str(report.as_json())
+    assert sorted(wrong(await repair_scope(fresh_database.owner_url, ReplayScope(said)))) == sorted(wrong(report))
     assert (await verify_log(fresh_database.owner_url)).equal
     assert lonely
 
