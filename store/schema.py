@@ -442,6 +442,14 @@ UNIT = Table(
         "expires_at",
         postgresql_where=text("expires_at is not null and active"),
     ),
+    # WHY: a profile counts the facts of a person that ended, by their reasons.
+    Index(
+        "unit_ended_fact",
+        "host_id",
+        "bank_id",
+        "update_ts",
+        postgresql_where=text("origin = 'extraction' and not active and content <> ''"),
+    ),
     # WHY: maintenance erases units that expired long ago.
     Index(
         "unit_expired",
@@ -584,6 +592,18 @@ SESSION_MESSAGE = Table(
     Column("seq", Integer, primary_key=True),
     Column("message", JSONB, nullable=False),
     _belongs_to(SESSION_HISTORY, "host_id", "bank_id", "session_id"),
+)
+
+#: What sessions are about: the digest of their messages (store/text/session_digest.py), made as they grow.
+SESSION_DIGEST = Table(
+    "session_digest_t",
+    METADATA,
+    Column("host_id", Uuid, primary_key=True),
+    Column("bank_id", Uuid, primary_key=True),
+    Column("session_id", Uuid, primary_key=True),
+    #: messages with a lower number are read
+    Column("next_seq", Integer, nullable=False, server_default=text("0")),
+    Column("entries", JSONB, nullable=False, server_default="[]"),
 )
 
 # Turns and work ------------------------------------------------------------------------------------------------------
@@ -1066,6 +1086,8 @@ FACT = Table(
     Column("denied", Boolean, nullable=False, server_default=text("false")),
     #: what confidence and tier add to the fact's score
     Column("weight", Double, nullable=False, server_default=text("0")),
+    #: of a fact that holds: the next one that says the same
+    Column("consolidated_by", Uuid),
     # WHY: a new fact is ordered among those of its subject and key.
     Index("fact_by_identity", "host_id", "bank_id", "fact_id", "subject", "key"),
     # WHY: a person's facts in a bank are read by the person's name.
@@ -1078,6 +1100,14 @@ FACT = Table(
         text("valid_from desc"),
         text("position desc"),
         postgresql_where=text("valid_to is null"),
+    ),
+    # WHY: maintenance looks for facts that are consolidated, and the end of a fact frees those that it consolidated.
+    Index(
+        "fact_consolidated",
+        "host_id",
+        "bank_id",
+        "consolidated_by",
+        postgresql_where=text("consolidated_by is not null"),
     ),
     # WHY: each new fact of a kind reads the newest of its kind and subject, of which there may be very many.
     Index(

@@ -8,7 +8,7 @@ Turns are read in no order: the result depends on the turn alone.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -24,19 +24,21 @@ from store.memory.session_summaries import SessionPlace
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract_turn
 from workers.errors import Permanent, Transient
+from workers.extraction.deletions import Deletions
 from workers.extraction.events import reading_id, summary_id
-from workers.extraction.llm.answer import NoAnswer
+from workers.extraction.llm.answer import ModelReading, NoAnswer
 from workers.extraction.llm.reader import LlmReader, has_user_words
+from workers.extraction.llm.rights import ModelRights
 from workers.extraction.reextraction import find_corrected_unit
 from workers.extraction.writing import reading_name, write_reading
-from workers.metrics import FACT_WRITE
+from workers.metrics import FACT_WRITE, MODEL_DELETIONS
 from workers.settings import EnrichmentSettings
 from workers.stage_work import ClaimSize, Worked
 
 SUCCEEDED, FAILED = "extraction_model_succeeded", "extraction_model_failed"
 #: How long a row waits for the model's rate limit, in seconds; one that would wait longer is put back into the ledger.
 PATIENCE_S = 2.0
-NOTHING = Extraction((), (), ())
+NOTHING = ModelReading(Extraction((), (), ()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class EnrichmentStage:
     gate: Gate
     #: Summarises long sessions; None: none is.
     summariser: Summariser | None = None
+    #: What the model may do in each bank.
+    rights: ModelRights = field(default_factory=ModelRights)
     stage: ClassVar[Stage] = Stage.ENRICHMENT
     claim_size: ClassVar[ClaimSize] = ClaimSize(streams=8, rows=1)
 
@@ -75,10 +79,13 @@ class EnrichmentStage:
         turn = (await read_messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
         if not by_rules and (reader is None or not _is_for(row, turn, reader.version)):
             return await self._skip(claim, row, "no extractor of this version is configured")
+        if not by_rules and not self.rights.read(claim.host_id, row.bank_id):
+            return await self._skip(claim, row, "the model may not read this bank (model_reads)")
         messages = tuple(MessageText(one.role, one.content, one.name) for one in turn)
         reading = Reading(claim, row, turn, TurnText(messages, turn[0].event_date if turn else None))
         if by_rules or reader is None:
-            return await self._write(reading, VERSION, await asyncio.to_thread(extract_turn, reading.text))
+            found = await asyncio.to_thread(extract_turn, reading.text)
+            return await self._write(reading, VERSION, ModelReading(found, 0))
         if not has_user_words(reading.text):
             return await self._write(reading, reader.version, NOTHING)
         return await self._by_model(reading, reader)
@@ -106,7 +113,7 @@ class EnrichmentStage:
             return await self._unreached(reading, error, passage)
         await self.gate.report(well=True)
         payload = {"version": reader.version, "facts": len(read.found.facts), "dropped": read.dropped}
-        return await self._write(reading, reader.version, read.found, payload)
+        return await self._write(reading, reader.version, read, payload)
 
     async def _unanswered(self, reading: Reading, reader: LlmReader, error: NoAnswer) -> Worked:
         """Skip a turn that the model refuses, since it would refuse again; retry after an answer of the wrong shape."""
@@ -162,14 +169,22 @@ class EnrichmentStage:
             )
 
     async def _write(
-        self, reading: Reading, version: str, found: Extraction, payload: Mapping[str, Any] | None = None
+        self, reading: Reading, version: str, read: ModelReading, payload: Mapping[str, Any] | None = None
     ) -> Worked:
-        claim, row = reading.claim, reading.row
+        claim, row, found = reading.claim, reading.row, read.found
+        deletions = Deletions(read.deleted, self.rights.delete(claim.host_id, row.bank_id))
         outcome = Outcome(row.item_id)
         async with self.database.tenant(claim.host_id) as connection:
             retention = self.database.retention.of(claim.host_id, row.bank_id)
-            ready_stages = await write_reading(
-                connection, claim, row, reading.turn, version=version, found=found, retention=retention
+            written = await write_reading(
+                connection,
+                claim,
+                row,
+                reading.turn,
+                version=version,
+                found=found,
+                retention=retention,
+                deletions=deletions,
             )
             if payload is not None:
                 await write_audit_row(
@@ -184,7 +199,10 @@ class EnrichmentStage:
             await close_claim(connection, claim, [outcome])
         for fact in found.facts:
             FACT_WRITE.labels(fact.tier).inc()
-        return Worked([outcome], ready_stages)
+        for name, number in (("proposed", written.proposed), ("applied", written.applied)):
+            MODEL_DELETIONS.labels(name).inc(number)
+        MODEL_DELETIONS.labels("unmatched").inc(len(read.deleted) - written.proposed - written.applied)
+        return Worked([outcome], written.ready_stages)
 
 
 def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:

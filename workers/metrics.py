@@ -61,6 +61,11 @@ MODEL_DROPPED = Counter(
     "afterturn_extraction_model_dropped_total",
     "Findings of a model that were dropped because the turn does not support them",
 )
+MODEL_DELETIONS = Counter(
+    "afterturn_extraction_model_deletions_total",
+    "Facts that a model named to be deleted, by outcome: proposed, applied, or unmatched by any fact that holds",
+    ["outcome"],
+)
 EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vector")
 PASS_VECTORS = Counter(
     "afterturn_generation_vectors_total", "Vectors of stored texts that passes made for a generation of vectors"
@@ -103,6 +108,8 @@ for _stage in Stage:
     LEASES_LOST.labels(_stage)
     for _status in ("done", "skipped", "unknown", "dead", "retried"):
         STAGE_TOTAL.labels(_stage, _status)
+for _outcome in ("proposed", "applied", "unmatched"):
+    MODEL_DELETIONS.labels(_outcome)
 for _filter in ("none", "kinds", "session", "tags"):
     RECALL_COMPARED.labels(_filter)
     RECALL_FOUND.labels(_filter)

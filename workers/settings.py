@@ -395,6 +395,7 @@ class MaintenanceSettings(BaseModel):
     )
     sessions: Literal["periodic", "tool"] = Field(
         default="periodic",
-        description="when long sessions are summarised beside the stage after a turn: `periodic` (every five minutes, "
-        "in the background) or `tool` (by memory_run_maintenance alone); set tool where only some sessions shall be",
+        description="when long sessions are summarised beside the stage after a turn, and equal facts linked: "
+        "`periodic` (every five minutes, in the background) or `tool` (by memory_run_maintenance alone); set tool "
+        "where only some sessions shall be",
     )

@@ -20,13 +20,13 @@ from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
 from deploy.tables import ResultTable
 from producers.mcp.bank_memory import BankMemory
-from producers.service.session_summaries import Summariser
+from producers.service.session_summaries import RuleDigester, Summariser
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
 from store.errors import ResourceBusy
-from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.maintenance import Consolidation, ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
 from workers.maintenance import Maintainer, Needs, Task, TaskOutcome, build_tasks, index_task, recall_check_task
@@ -59,6 +59,8 @@ def maintenance_command(
     `calls` prunes the audit of API calls (`maintenance.calls_days`); `ending` ends what has expired, `ended` erases its
     text (`maintenance.ended_days`); `said` erases old turns permanently, with a receipt (off unless
     `maintenance.said_days` is set);
+    `sessions` summarises long sessions, and `consolidation` links facts to newer ones that say the same (both off with
+    `maintenance.sessions` `tool`); `digests` reads what abstracts tell of sessions;
     `recall_check` compares recall with an exact search in a bank larger than `recall.exact_units`, for the metrics;
     `vector_indexes` builds vector indexes for such banks, which needs the database's owner: `afterturn up` does it
     itself, and so does a worker that has `database.owner_url`. A task that a worker is running is reported as busy.
@@ -115,9 +117,20 @@ async def _run_maintenance(
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordReanalysis(database)
         turns = TurnStore(database, clock)
         limits = BankMemory(settings.api.mcp.memory).limit_summaries
-        summariser = Summariser(turns.summaries, turns.sessions, limits)
-        ending = ExpiryTask(database, clock)
-        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words, ending, summariser)
+        summariser = Summariser(turns.summaries, turns.sessions, limits, RuleDigester(turns.digests))
+        needs = Needs(
+            Pruning(database),
+            jobs,
+            erasures,
+            settings.maintenance,
+            clock,
+            words,
+            ExpiryTask(database, clock),
+            Consolidation(database, clock),
+            turns.summaries,
+            turns.digests,
+            summariser,
+        )
         others = (recall_check_task(database, settings.recall), index_task(indexes))
         tasks = {task.name: task for task in (*build_tasks(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
+from afterturn_client.contract.facts import EndedFacts
 from afterturn_client.profiles import Fact, Profile, ProfileOptions
 from rich.text import Text
 
@@ -24,7 +25,9 @@ def profile_command(
         str | None,
         typer.Option("--bank", help="Only this bank (default: with a user all banks, with --name the default bank)."),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Include superseded facts.")] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Include superseded facts, and count deleted and expired ones.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of facts.")] = 200,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Cursor of the page before.")] = None,
     data: DataOption = None,
@@ -56,10 +59,15 @@ def _render_profile(found: Profile) -> Text:
     beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _list_companions(found.raw)]
     if beside:
         lines.append(Text(replace_unprintable(f"mentioned together with: {', '.join(beside)}"), style="dim"))
+    lines += [Text(_tell_ended(one), style="dim") for one in found.ended]
     more = f"; more: --cursor {found.cursor}" if found.cursor else ""
     count = len(found.facts)
     lines.append(Text(f"{count} {'fact' if count == 1 else 'facts'}{more}", style="dim"))
     return Text("\n").join(lines)
+
+
+def _tell_ended(one: EndedFacts) -> str:
+    return f"{one.facts} {'fact' if one.facts == 1 else 'facts'} {one.state}: {one.why.replace('_', ' ')}"
 
 
 def _list_companions(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -76,5 +84,7 @@ def _render_fact(fact: Fact, label: str = "") -> Iterator[Text]:
         replace_unprintable(f"{margin}    since {fact.since:%Y-%m-%d}{until}{times}  {place}  {fact.unit_id}"),
         style="dim",
     )
+    for message in fact.deletion_proposed_by:
+        yield Text(f"{margin}    a model proposes to delete it, because of message {message}", style="yellow")
     for before in fact.history:
         yield from _render_fact(before, f"{margin}    before: ")

@@ -175,6 +175,7 @@ def _build_unit_rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("where", "/".join(part for part in (raw.get("session_id"), raw.get("turn_id")) if part)),
         ("holds", f"from {raw['valid_from']}{until}" if raw.get("valid_from") else ""),
         ("state", " by ".join(part for part in (raw.get("state"), raw.get("state_by")) if part)),
+        ("deletion", ", ".join(f"proposed because of {one}" for one in raw.get("deletion_proposed_by") or ())),
         ("sure", str(metadata.get("confidence", ""))),
         ("names", ", ".join(raw.get("entities") or ())),
         ("from", ", ".join(raw.get("sources") or ())),

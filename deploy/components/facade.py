@@ -7,7 +7,7 @@ from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.persons import Persons
 from store.erasure import Erasures
-from store.maintenance.ending import ExpiryTask
+from store.maintenance import Consolidation, ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -34,4 +34,5 @@ def build_dependencies(
         Persons(database, clock),
         Memories(database, clock),
         ending=ExpiryTask(database, clock),
+        consolidation=Consolidation(database, clock),
     )

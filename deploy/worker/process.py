@@ -48,7 +48,7 @@ from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.memory import MemoryFacade
 from producers.service.recall_coordinator import RecallCoordinator
-from producers.service.session_summaries import Summariser
+from producers.service.session_summaries import RuleDigester, Summariser
 from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.pending_words import PendingWordsIndexer
@@ -59,7 +59,8 @@ from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.ledger.workers import WorkerRegistry
-from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.maintenance import Consolidation, ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.memory.session_digests import SessionDigests
 from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
@@ -76,6 +77,7 @@ from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm.digest import ModelDigester
 from workers.extraction.llm.reader import LlmReader, build_reader
+from workers.extraction.llm.rights import ModelRights
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.generation_passes import GenerationPasses, generation_task
@@ -243,9 +245,11 @@ async def _build_resources(
     models = ModelKeeper(database, settings.embedding, settings.data)
     embedder = models.embedder
     gateways, reader = build_delivery_clients(settings.gateway, database), build_reader(settings.enrichment)
-    summariser = Summariser(turns.summaries, turns.sessions, bank_memory.limit_summaries)
+    rules = RuleDigester(turns.digests)
+    summariser = Summariser(turns.summaries, turns.sessions, bank_memory.limit_summaries, rules)
     if reader is not None:
-        digester = ModelDigester(reader, model_gate(database, settings.enrichment), turns.summaries)
+        gate = model_gate(database, settings.enrichment)
+        digester = ModelDigester(reader, gate, turns.summaries, rules, _build_rights(settings))
         summariser = replace(summariser, digester=digester)
     gateway_recall = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
@@ -255,7 +259,7 @@ async def _build_resources(
     coordinator = RecallCoordinator(database, recaller, Waiter(database), gateway_recall, counter=counter)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     name = _build_worker_name()
-    works = stages(settings, database, embedder, (gateways, reader), summariser)
+    works = stages(settings, database, embedder, (gateways, reader), (summariser, turns.digests))
     runners = _create_runners(settings, ledger, works, (notifier, clock), name)
     recall = RecallWork(jobs, coordinator, lease, models.load)
     sweeper = Sweeper(
@@ -275,6 +279,9 @@ async def _build_resources(
         clock,
         WordReanalysis(database),
         ExpiryTask(database, clock),
+        Consolidation(database, clock),
+        turns.summaries,
+        turns.digests,
         summariser,
     )
     tasks = (*build_tasks(needs), recall_check_task(database, settings.recall))
@@ -326,17 +333,30 @@ def _create_stages(
     database: Database,
     embedder: Embedder,
     called: tuple[GatewayClients, LlmReader | None],
-    summariser: Summariser,
+    of_sessions: tuple[Summariser, SessionDigests],
 ) -> Sequence[StageWork]:
     gateways, reader = called
+    summariser, digests = of_sessions
+    rights = _build_rights(settings)
     every = (
         GatewayStage(database, DeliveryWriter(database), gateways, settings.gateway, _create_retry_policy(settings)),
-        ExtractionStage(database, None if reader is None else reader.version, summariser.limits),
-        EnrichmentStage(database, reader, model_gate(database, settings.enrichment), summariser),
+        ExtractionStage(
+            database,
+            None if reader is None else reader.version,
+            summariser.limits,
+            rights,
+            digests,
+        ),
+        EnrichmentStage(database, reader, model_gate(database, settings.enrichment), summariser, rights),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),
     )
     return [work for work in every if work.stage in settings.worker.stages]
+
+
+def _build_rights(settings: Settings) -> ModelRights:
+    memory = BankMemory(settings.api.mcp.memory)
+    return ModelRights(memory.may_model_read, memory.may_model_delete)
 
 
 def _create_runners(

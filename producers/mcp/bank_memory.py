@@ -32,11 +32,22 @@ class BankMemory:
             return self._usual
         return self._banks.get(identity.bank_id(host, bank)) or self._hosts.get(host) or self._usual
 
+    def _find(self, host: UUID, bank: UUID) -> TurnMemorySettings:
+        return self._banks.get(bank) or self._hosts.get(host) or self._usual
+
     def limit_summaries(self, host: UUID, bank: UUID) -> SummaryLimits:
         """Return when the sessions of a tenant's bank, by its id, are summarised."""
-        settings = self._banks.get(bank) or self._hosts.get(host) or self._usual
+        settings = self._find(host, bank)
         tokens = settings.compact_threshold * DEFAULT_INPUT_TOKENS
         return SummaryLimits(settings.recent_context_items, int(tokens * BYTES_A_TOKEN))
+
+    def may_model_read(self, host: UUID, bank: UUID) -> bool:
+        """Return whether the model that reads turns gets those of a tenant's bank."""
+        return self._find(host, bank).model_reads
+
+    def may_model_delete(self, host: UUID, bank: UUID) -> bool:
+        """Return whether the facts of a tenant's bank end that this model says are to be deleted."""
+        return self._find(host, bank).model_deletions == "apply"
 
     def build_retention(self) -> FactRetention:
         """Return how long passing facts of each bank hold."""

@@ -29,6 +29,8 @@ Algorithm = Literal[
 _URL = r"^https?://[^\s?#]+$"
 #: Whether likes and dislikes last or end with their tier.
 Expiry = Literal["lasting", "contract"]
+#: What happens to facts that a model says are to be deleted.
+Deletions = Literal["show", "apply"]
 #: Whether each of some tools is served.
 Switches = dict[ToolName, bool]
 #: The key of a JSON schema that says that a setting has no effect here, and why.
@@ -114,6 +116,8 @@ class BankMemorySettings(BaseModel):
     l1_retention_days: int | None = Field(default=None, ge=0, le=36_500, description="as for all, for this one")
     l2_retention_days: int | None = Field(default=None, ge=0, le=36_500, description="as for all, for this one")
     expiry: Expiry | None = Field(default=None, description="as tiers.expiry, for this one")
+    model_reads: bool | None = Field(default=None, description="as for all, for this one")
+    model_deletions: Deletions | None = Field(default=None, description="as for all, for this one")
 
 
 class TenantMemorySettings(BankMemorySettings):
@@ -193,6 +197,17 @@ class TurnMemorySettings(BaseModel):
         "were said; 0: they do not end; raise it where such facts should be kept longer",
     )
     tiers: TierSettings = Field(default_factory=TierSettings)
+    model_reads: bool = Field(
+        default=True,
+        description="whether the model of `enrichment`, where one is configured, gets the turns of a bank, for facts "
+        "and for summaries; set it false for tenants or banks whose texts no model may read",
+    )
+    model_deletions: Deletions = Field(
+        default="show",
+        description="what becomes of facts that this model says are to be deleted: `show` (they hold; profile and unit "
+        "say who proposes it) or `apply` (they end as if denied, until the message is erased); set apply where the "
+        "model is trusted",
+    )
     tenants: dict[str, TenantMemorySettings] = Field(
         default_factory=dict,
         description='limits and retention of single tenants by name, as {"acme": {"l1_retention_days": 3, "banks": '

@@ -12,7 +12,7 @@ from producers.service.recall_coordinator import RecallCoordinator
 from store.derived.pending_words import PendingWordsLimit
 from store.derived.persons import Persons
 from store.erasure import Erasures
-from store.maintenance.ending import ExpiryTask
+from store.maintenance import Consolidation, ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -45,6 +45,8 @@ class ServiceDependencies:
     pending_words_limit: PendingWordsLimit | None = None
     #: Ends expired units and banks on request; workers do so by schedule.
     ending: ExpiryTask | None = None
+    #: Links equal facts on request; workers do so by schedule.
+    consolidation: Consolidation | None = None
 
     @property
     def authorisation(self) -> Authorisation:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
+from afterturn_client.contract.facts import EndedFacts
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
@@ -57,6 +58,9 @@ class FactAnswer(WireModel):
         description="`active`: it holds; `superseded`: another value was said later; `contradicted`: it was denied "
         "later, or its opposite was said; `superseded_by` says by which fact"
     )
+    deletion_proposed_by: list[UUID] = Field(
+        description="messages because of which the model that reads turns proposes to delete it; it holds meanwhile"
+    )
     stated: int = Field(description="number of turns that state it; the earlier statements are consolidated in it")
     confidence: float | None = Field(description="confidence, 0 to 1; null: not known")
     bank: str = Field(description="bank of the fact")
@@ -76,6 +80,7 @@ class FactAnswer(WireModel):
         "until": None,
         "superseded_by": None,
         "state": "active",
+        "deletion_proposed_by": [],
         "stated": 1,
         "confidence": 0.9,
         "bank": "default",
@@ -95,12 +100,16 @@ class ProfileAnswer(PageAnswer):
     facts: list[FactAnswer] = Field(description="facts of the person")
     beside: list[CooccurringEntity] = Field(description="people and things that occur together with the person")
     whole: bool = Field(description="false where more facts follow")
+    ended: list[EndedFacts] = Field(
+        description="with `history`: how many facts of the person no answer shows any more, and why"
+    )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "names": ["Ana"],
         "facts": [FactAnswer.EXAMPLE],
         "beside": [{"name": "Hotel Avenida", "kind": "place", "units": 2}],
         "whole": True,
+        "ended": [{"state": "deleted", "why": "forgotten", "facts": 1}],
         **PageAnswer.EXAMPLE,
     }
 
@@ -141,6 +150,7 @@ def as_json(person: Person, page: Page[Identity]) -> dict[str, Any]:
         "facts": [_fact_json(one) for one in person.facts],
         "beside": list(person.beside),
         "whole": person.last is None,
+        "ended": list(person.ended),
         "cursor": page.cursor,
         "has_more": page.cursor is not None,
     }
@@ -156,6 +166,7 @@ def _fact_json(one: PersonFact) -> dict[str, Any]:
         "until": one.until,
         "superseded_by": one.superseded_by and str(one.superseded_by),
         "state": one.state,
+        "deletion_proposed_by": [str(message) for message in one.deletion_proposed_by],
         "stated": one.stated,
         "confidence": one.confidence,
         "bank": one.bank,

@@ -15,6 +15,7 @@ from uuid import UUID
 from producers import metrics
 from producers.service.turn_lifecycle import READ_ITEMS, restore_item
 from producers.turns.history import cut_history
+from store.memory.session_digests import SessionDigest, SessionDigests
 from store.memory.session_history import KeptMessage, SessionHistory
 from store.memory.session_summaries import SessionPlace, SessionSummaries, SessionSummary, SummaryLimits
 from store.off_loop import run_off_loop
@@ -31,14 +32,27 @@ class Digester(Protocol):
         """Return the entries. Never raises for the messages' sake."""
         ...
 
+    async def find_digested(self, place: SessionPlace, first: int, end: int) -> tuple[int, Sequence[DigestEntry]]:
+        """Return the number of the first message that is to be read, and the entries of those before."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RuleDigester:
-    """Selects entries by rules."""
+    """Selects entries by rules; what a session's digest has read, `digests` tells."""
+
+    digests: SessionDigests | None = None
 
     async def digest(self, _place: SessionPlace, messages: Sequence[SaidMessage]) -> Sequence[DigestEntry]:
         """Return the entries that the rules find."""
         return await run_off_loop(sum(len(one.content) for one in messages), digest_messages, messages)
+
+    async def find_digested(self, place: SessionPlace, first: int, end: int) -> tuple[int, Sequence[DigestEntry]]:
+        """Return the number of the first message that is to be read, and what the digest tells of those before it."""
+        digest = SessionDigest() if self.digests is None else await self.digests.read(place)
+        if digest.next_seq <= first:
+            return first, ()
+        return min(digest.next_seq, end), [one for one in digest.entries if first <= one.seq < end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,9 @@ class Summariser:
     async def _digest(
         self, place: SessionPlace, span: tuple[int, int], seen: SessionSummary, until: float | None
     ) -> Sequence[DigestEntry] | None:
-        (first, end), entries = span, list(seen.entries)
+        first, end = span
+        first, digested = await self.digester.find_digested(place, first, end)
+        entries = merge_entries([*seen.entries, *digested]) if digested else list(seen.entries)
         while first < end:
             if until is not None and time.monotonic() >= until:
                 return None

@@ -58,7 +58,8 @@ TABLES: Mapping[str, str] = {
     "entity_name_t": "entity_id, name, kind, mentions",
     "entity_profile_t": "entity_id, canonical_id, name, kind, folded, stem, mentions",
     "fact_t": (
-        "unit_id, subject, fact_id, key, value, position, valid_from, said, denied, valid_to, superseded_by, weight"
+        "unit_id, subject, fact_id, key, value, position, valid_from, said, denied, valid_to, superseded_by, weight, "
+        "consolidated_by"
     ),
 }
 

@@ -1,6 +1,6 @@
 """The state of a fact that answers show, and the fact by which it has it. No state is stored: each follows from facts.
 
-A fact that was deleted or has expired is in no answer, so no answer shows these two states.
+A fact that was deleted or has expired is in no answer: these two states are counted alone (`ended_facts.py`).
 """
 
 from enum import StrEnum
@@ -44,6 +44,15 @@ def tell_end(fact_id: ColumnElement[Any], until: ColumnElement[Any]) -> ColumnEl
         (ENDED_BY.c.unit_id.is_(None), cast(null(), Text)),
         (contradicted, inline(FactState.CONTRADICTED.value)),
         else_=inline(FactState.SUPERSEDED.value),
+    )
+
+
+def tell_state(fact: FromClause) -> ColumnElement[Any]:
+    """Return the expression of the state of a row of FACT by ENDED_BY, which is joined to it; null: no such row."""
+    return case(
+        (fact.c.fact_id.is_(None), cast(null(), Text)),
+        (fact.c.consolidated_by.is_not(None), inline(FactState.CONSOLIDATED.value)),
+        else_=tell_end(fact.c.fact_id, fact.c.valid_to),
     )
 
 

@@ -6,7 +6,8 @@ A fact is valid from when it was said; one that was said to be of a later time t
 
 Facts of one moment (all of an imported history without times) follow in the order of their turns, not in the order in
 which workers read these. No fact is rewritten: which fact supersedes another is derived from the facts that exist, so
-after a fact is forgotten, the one before it holds again.
+after a fact is forgotten, the one before it holds again. Of equal facts that hold, each but the newest is consolidated
+by the next.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -166,6 +167,12 @@ class FactStretches:
     begun: CTE
 
 
+def find_next_statement(fact: FromClause, identity: Sequence[str], of_it: str = "unit_id") -> ColumnElement[Any]:
+    """Return a column of the next fact that says the same as one of FactStretches: in a stretch all but denials do."""
+    same = [*(fact.c[name] for name in identity), fact.c.stretch, fact.c.denied]
+    return func.lead(fact.c[of_it]).over(partition_by=same, order_by=[fact.c[name] for name in _IN_TIME])
+
+
 def find_end(fact: FromClause, following: FromClause) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
     """Return when a fact ends, and the fact that ends it: `following`, the first of the next stretch, if any.
 
@@ -258,7 +265,8 @@ def _line_up_identities() -> Update:
     """Return the statement that ends each fact of some identities where the next stretch begins."""
     names = {name: bindparam(f"{name}s", type_=ARRAY(Text)) for name in _IDENTITY}
     asked = func.unnest(*names.values()).table_valued(*(column(name, Text) for name in _IDENTITY)).render_derived("t")
-    read = (*_IDENTITY, "unit_id", "value", "valid_from", "said", "position", "valid_to", "superseded_by", "denied")
+    ends_by = ("valid_to", "superseded_by", "consolidated_by")
+    read = (*_IDENTITY, "unit_id", "value", "valid_from", "said", "position", "denied", *ends_by)
     facts = (
         select(*(_FACT.c[name] for name in read))
         .where(in_bank(_FACT), *(_FACT.c[name] == asked.c[name] for name in _IDENTITY))
@@ -270,18 +278,19 @@ def _line_up_identities() -> Update:
     lined, begun = found.lined.alias("l"), found.begun.alias("b")
     follows = and_(*(begun.c[name] == lined.c[name] for name in _LINE), begun.c.stretch == lined.c.stretch + 1)
     until, by = find_end(lined, begun)
+    again = case((until.is_(None), find_next_statement(lined, _LINE)))
     ends = (
-        select(lined.c.unit_id, until.label("until"), by.label("next"))
+        select(lined.c.unit_id, until.label("valid_to"), by.label("superseded_by"), again.label("consolidated_by"))
         .join_from(lined, begun, follows, isouter=True)
         .subquery("ends")
     )
     return (
         update(FACT)
-        .values(valid_to=ends.c.until, superseded_by=ends.c.next)
+        .values({name: ends.c[name] for name in ends_by})
         .where(
             in_bank(FACT),
             FACT.c.unit_id == ends.c.unit_id,
-            tuple_(FACT.c.valid_to, FACT.c.superseded_by).is_distinct_from(tuple_(ends.c.until, ends.c.next)),
+            tuple_(*(FACT.c[name] for name in ends_by)).is_distinct_from(tuple_(*(ends.c[name] for name in ends_by))),
         )
     )
 

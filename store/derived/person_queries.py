@@ -32,6 +32,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from store.derived.fact_states import ENDED_BY, tell_end
 from store.expiry import row_lasts
+from store.memory.deletion_proposals import select_proposals
 from store.schema import BANK, ENTITY_COOCCUR, ENTITY_PROFILE, EVENT_STORE, FACT, UNIT
 from store.sql_constants import ONE, inline
 
@@ -159,6 +160,7 @@ def _select_facts(found: Join, *of_whom: ColumnElement[bool]) -> Select[*tuple[A
         select(
             shown,
             tell_end(shown.c.fact_id, shown.c.valid_to).label("state"),
+            select_proposals(told).label("deletion_proposed_by"),
             of_fact["subject"].astext.label("name"),
             of_fact["key"].astext.label("shown_key"),
             of_fact["value"].astext.label("shown_value"),

@@ -10,12 +10,14 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from afterturn_client.contract.facts import EndedFacts
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
+from store.derived.ended_facts import count_ended_facts
 from store.derived.fact_states import FactState, judge_end
 from store.derived.facts import Identity
 from store.derived.own_names import OWN_NAME, read_own_subjects
@@ -43,7 +45,8 @@ class PersonFact:
     """One fact of a person: valid from `since` to `until` (None: still), and stated in `stated` turns.
 
     `unit_id`, session, turn and `said_at` are those of its newest statement, `sources` the messages of that statement.
-    `history` are the values before it, the newest first.
+    `history` are the values before it, the newest first; `deletion_proposed_by` the messages because of which a model
+    proposes to delete it.
     """
 
     bank: str
@@ -63,6 +66,7 @@ class PersonFact:
     confidence: float | None
     sources: tuple[UUID, ...]
     denied: bool = False
+    deletion_proposed_by: tuple[UUID, ...] = ()
     history: tuple["PersonFact", ...] = ()
 
 
@@ -79,13 +83,15 @@ class CooccurringEntity:
 class Person:
     """A page of a person's profile; `names` are those that its facts were stated under.
 
-    `last` is the identity that the page ends with; None where no fact follows it.
+    `last` is the identity that the page ends with; None where no fact follows it. `ended`: with `history`, how many
+    facts no answer shows any more, and why.
     """
 
     names: tuple[str, ...] = field(repr=False)
     facts: tuple[PersonFact, ...]
     beside: tuple[CooccurringEntity, ...]
     last: Identity | None
+    ended: tuple[EndedFacts, ...] = ()
 
 
 class Persons:
@@ -126,7 +132,8 @@ class Persons:
             facts = order_statements(page.statements, history=history)
             names = _read_names(rows, said, facts)
             beside = await _read_neighbours(connection, place, sorted({*subjects, *names}))
-        return Person(tuple(sorted(set(names.values()))), tuple(facts), beside, page.last)
+            ended = await count_ended_facts(connection, place, subjects, user) if history else ()
+        return Person(tuple(sorted(set(names.values()))), tuple(facts), beside, page.last, ended)
 
 
 class _FactPage(NamedTuple):
@@ -291,6 +298,7 @@ def _build_known(row: Row[Any]) -> PersonFact:
         stated=row.stated,
         confidence=parse_confidence(row.confidence),
         sources=tuple(row.source_memory_ids),
+        deletion_proposed_by=tuple(row.deletion_proposed_by),
     )
 
 

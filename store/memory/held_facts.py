@@ -32,13 +32,14 @@ from sqlalchemy import (
     extract,
     false,
     func,
+    null,
     or_,
     select,
     true,
     tuple_,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import array
+from sqlalchemy.dialects.postgresql import array, distinct_on
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.expression import ColumnCollection
 from sqlalchemy.types import TypeEngine
@@ -223,6 +224,7 @@ def _gather(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
     held = select(*(facts.c[name] for name in _COLUMNS), false().label("waits")).where(
         in_bank(facts),
         facts.c.valid_to.is_(None),
+        facts.c.consolidated_by.is_(None),
         is_asked(facts.c.subject),
         tuple_(*line_up(facts.c)).not_in(select(*line_up(waits))),
         tuple_(*(facts.c[name] for name in _DENIED_COLUMNS)).not_in(select(_DENIED)),
@@ -312,12 +314,24 @@ def _tell(ranked: FromClause) -> Select[*tuple[Any, ...]]:
 
 
 def _select_facts_of_session() -> FromClause:
-    """Return the expression of a session's facts, looked up one by one: few units of a session are no messages."""
+    """Return the expression of a session's facts, looked up one by one: few units of a session are no messages.
+
+    A fact may be consolidated by one of another session: of equal ones the newest of the session is told.
+    """
     fact = select(_FACT).where(in_bank(_FACT), _FACT.c.unit_id == _UNIT.c.unit_id).offset(ZERO).lateral("f")
+    said = [fact.c[name] for name in ("fact_id", "subject", "key", "value")]
+    columns = [column for column in fact.c if column.name != "consolidated_by"]
     return (
-        select(fact)
+        select(*columns, cast(null(), Uuid).label("consolidated_by"))
+        .ext(distinct_on(*said))
         .join_from(_UNIT, fact, true())
-        .where(in_bank(_UNIT), _UNIT.c.session_id == bindparam("session", type_=Uuid), _UNIT.c.seq.is_(None))
+        .where(
+            in_bank(_UNIT),
+            _UNIT.c.session_id == bindparam("session", type_=Uuid),
+            _UNIT.c.seq.is_(None),
+            fact.c.valid_to.is_(None),
+        )
+        .order_by(*said, fact.c.valid_from.desc(), fact.c.position.desc())
         .subquery("facts")
     )
 

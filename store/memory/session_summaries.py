@@ -140,7 +140,7 @@ class SessionSummaries:
         """Return the first messages of a session with a number of at least `first` and below `end`."""
         asked = {**place._asdict(), "first": first, "end": end, "now": self._clock()}
         async with self._database.tenant(place.host) as connection:
-            return [_build_message(row) for row in await fetch_rows(connection, SAID, asked)]
+            return [build_message(row) for row in await fetch_rows(connection, SAID, asked)]
 
     async def find_read(self, place: SessionPlace, turns: Collection[UUID], version: str) -> frozenset[UUID]:
         """Return those of these turns that a version of an extractor has read: its model has got their texts."""
@@ -165,7 +165,7 @@ class SessionSummaries:
             there = await read_summary(connection, place, origin.at)
             if there is None or (there.first_seq, there.made) != (seen.first_seq, seen.made):
                 return False
-            still = await _read_unchanged(connection, origin, session, found)
+            still = await read_unchanged(connection, place, origin.at, found)
             entries = [one.as_json() for one in found if (one.seq, one.version) in still]
             content = {"kind": KIND, "entries": entries}
             fields = {
@@ -198,8 +198,8 @@ async def find_due(
     return list(found.scalars())
 
 
-async def _read_unchanged(
-    connection: AsyncConnection, origin: Origin, session: UUID, found: Sequence[DigestEntry]
+async def read_unchanged(
+    connection: AsyncConnection, place: SessionPlace, now: datetime, found: Sequence[DigestEntry]
 ) -> set[tuple[int, int]]:
     """Return number and version of the messages of these entries that are still what they were."""
     query = select(_UNIT.seq, _UNIT.aggregate_version).where(
@@ -211,9 +211,10 @@ async def _read_unchanged(
         _UNIT.content != inline(""),
         row_lasts(UNIT),
     )
-    asked = {"host": origin.host, "bank": origin.bank, "session": session, "now": origin.at}
+    asked = {**place._asdict(), "now": now}
     return {(row.seq, row.aggregate_version) for row in await connection.execute(query, asked)}
 
 
-def _build_message(row: DriverRow) -> SaidMessage:
+def build_message(row: DriverRow) -> SaidMessage:
+    """Return a message from its row of SAID."""
     return SaidMessage(row.seq, row.aggregate_version, row.turn_name or "", row.role or "", row.content, row.turn_id)

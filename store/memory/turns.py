@@ -36,6 +36,7 @@ from store.memory.offered_turns import (
     estimate_effort,
 )
 from store.memory.open_turns import OpenTurns
+from store.memory.session_digests import SessionDigests
 from store.memory.session_history import SessionHistory
 from store.memory.session_messages import SessionMessages
 from store.memory.session_summaries import SessionSummaries
@@ -137,6 +138,7 @@ class TurnStore:
         self._clock = self.clock = clock
         self.sessions = SessionHistory(database, clock)
         self.summaries = SessionSummaries(database, clock)
+        self.digests = SessionDigests(database, clock)
         self.open = OpenTurns(database, clock)
         self.listings = Listings(database, clock)
         self.graph = Graph(database, clock)

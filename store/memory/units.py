@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.derived import bank_state
-from store.derived.fact_states import ENDED_BY, FactState, ended_by, select_newest_statement, tell_end
+from store.derived.fact_states import ENDED_BY, ended_by, select_newest_statement, tell_state
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.expiry import bank_lasts, row_lasts
@@ -26,6 +26,7 @@ from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
 from store.memory.corrections import Corrected
+from store.memory.deletion_proposals import select_proposals
 from store.memory.links import read_links
 from store.memory.reflections import ReflectionSources
 from store.schema import DOC, ENTITY, EVENT_STORE, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
@@ -61,8 +62,9 @@ GET: Select[*tuple[Any, ...]] = (
         FACT.c.valid_from,
         FACT.c.valid_to,
         FACT.c.superseded_by,
-        tell_end(FACT.c.fact_id, FACT.c.valid_to).label("state"),
-        case((FACT.c.valid_to.is_(None), select_newest_statement(FACT))).label("restated_by"),
+        tell_state(FACT).label("state"),
+        case((FACT.c.consolidated_by.is_not(None), select_newest_statement(FACT))).label("restated_by"),
+        select_proposals(UNIT).label("deletion_proposed_by"),
         _UNIT.expires_at,
         func.array(_ENTITIES.scalar_subquery()).label("entities"),
     )
@@ -300,13 +302,6 @@ def _unit_of_said_fact(said: SaidFact) -> Unit:
     )
 
 
-def _tell_state(row: Row[Any]) -> Any:
-    """Return the name of a fact's state; None for a unit that is none."""
-    if row.valid_from is None:
-        return None
-    return FactState.CONSOLIDATED.value if row.restated_by is not None else row.state
-
-
 def _build_unit(
     row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Link], former: tuple[FormerVersion, ...]
 ) -> Unit:
@@ -329,8 +324,9 @@ def _build_unit(
         valid_from=row.valid_from,
         valid_to=row.valid_to,
         superseded_by=row.superseded_by,
-        state=_tell_state(row),
+        state=row.state,
         state_by=row.superseded_by or row.restated_by,
+        deletion_proposed_by=tuple(row.deletion_proposed_by),
         version=row.aggregate_version,
         expires_at=row.expires_at,
         facts=tuple(DrawnFact(unit_id=fact.unit_id, text=fact.content) for fact in facts),

@@ -13,14 +13,17 @@ from sqlalchemy import (
     CompoundSelect,
     Select,
     and_,
+    case,
     exists,
+    false,
     func,
     or_,
     select,
+    true,
     union_all,
 )
 
-from store.derived.facts import STATED_UNIT, divide_into_stretches, find_end, select_stated
+from store.derived.facts import STATED_UNIT, divide_into_stretches, find_end, find_next_statement, select_stated
 from store.derived.projection import select_first_links
 from store.replay.digest import Rows, in_scope, select_rows_as_json
 from store.schema import FACT, FORGOTTEN_UNIT, LEDGER, TURN, UNIT, UNIT_ENTITY, same_bank
@@ -214,12 +217,12 @@ def _select_fact_rows() -> CompoundSelect[*tuple[Any, ...]]:
         ),
     )
     living = (
-        select(stated)
+        select(stated, false().label("gone"))
         .join_from(stated, unit, same_bank(unit, stated, "unit_id"))
         .join(there, same_bank(there, stated, "unit_id"), isouter=True)
         .where(or_(there.c.unit_id.is_not(None), projected), ~exists().where(same_bank(gone, stated, "unit_id")))
     )
-    forgotten = select(*(row.c[column.name] for column in stated.c)).where(
+    forgotten = select(*(row.c[column.name] for column in stated.c), true().label("gone")).where(
         in_scope(row), exists().where(same_bank(gone, row, "unit_id"))
     )
     return union_all(living, forgotten)
@@ -232,7 +235,14 @@ def _derive_facts() -> Select[*tuple[Any, ...]]:
     columns = ("subject", "fact_id", "key", "value", "position", "said", "valid_from", "denied", "weight")
     fields = {name: fact.c[name] for name in columns}
     until, by = find_end(fact, begun)
-    named = (*fields.items(), ("valid_to", until), ("superseded_by", by))
+    again, again_gone = (find_next_statement(fact, identity, name) for name in ("unit_id", "gone"))
+    consolidated_by = case((and_(until.is_(None), ~fact.c.gone, ~again_gone), again))
+    named = (
+        *fields.items(),
+        ("valid_to", until),
+        ("superseded_by", by),
+        ("consolidated_by", consolidated_by),
+    )
     follows = and_(*(begun.c[name] == fact.c[name] for name in identity), begun.c.stretch == fact.c.stretch + 1)
     return select(
         fact.c.host_id,
@@ -250,7 +260,8 @@ _FACTS = Expected(
                                   'position', f.position, 'said', f.said, 'valid_from', f.valid_from,
                                   'denied', f.denied, 'weight', f.weight,
                                   'valid_to', f.valid_to,
-                                  'superseded_by', f.superseded_by) as row_json
+                                  'superseded_by', f.superseded_by,
+                                  'consolidated_by', f.consolidated_by) as row_json
           from afterturn.fact_t f where afterturn.in_scope(f.host_id, f.bank_id, :host, :bank)""",
     derived=_derive_facts(),
 )

@@ -92,6 +92,7 @@ TABLES: Mapping[str, TablePolicy] = MappingProxyType(
             "entity_name_t",
             "entity_profile_t",
             "fact_t",
+            "session_digest_t",
             "forgotten_unit_t",
             "stale_entity_t",
         ),

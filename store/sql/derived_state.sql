@@ -86,7 +86,26 @@ begin
     return query select g.* from unnest(v_gone) g;
 end $$;
 
--- Removes the words of units that ended or whose text changed, and records what was counted of them.
+-- Removes what the digests of sessions tell of these messages.
+create or replace function afterturn.drop_digested(p_host uuid, p_bank uuid, p_units uuid[]) returns void
+language plpgsql as $$
+begin
+    update afterturn.session_digest_t d
+       set entries = coalesce((select jsonb_agg(e.value order by e.nth)
+                                 from jsonb_array_elements(d.entries) with ordinality e(value, nth)
+                                where (e.value->>'seq')::int <> all (g.seqs)), '[]')
+      from (select u.session_id, array_agg(u.seq) as seqs
+              from unnest(p_units) t(unit_id),
+                   lateral (select u.session_id, u.seq from afterturn.agent_memory_unit_t u
+                             where u.host_id = p_host and u.bank_id = p_bank and u.unit_id = t.unit_id
+                               and u.seq is not null offset 0) u
+             group by u.session_id) g
+     where d.host_id = p_host and d.bank_id = p_bank and d.session_id = g.session_id
+       and exists (select from jsonb_array_elements(d.entries) e where (e->>'seq')::int = any (g.seqs));
+end $$;
+
+-- Removes the words of units that ended or whose text changed, and records what was counted of them. A fact among them
+-- consolidates no other any more.
 create or replace function afterturn.end_words(p_host uuid, p_bank uuid, p_ended uuid[]) returns void
 language plpgsql as $$
 begin
@@ -97,6 +116,12 @@ begin
           from unnest(p_ended) e(unit_id)
           left join (select * from afterturn.drop_words(p_host, p_bank, p_ended) d where d.posted) w
             on w.unit_id = e.unit_id;
+        perform afterturn.drop_digested(p_host, p_bank, p_ended);
+        -- Facts that these consolidated hold at once, before the projection stage sees that these ended.
+        update afterturn.fact_t f set consolidated_by = null from unnest(p_ended) e(unit_id)
+         where f.host_id = p_host and f.bank_id = p_bank and f.consolidated_by = e.unit_id;
+        update afterturn.fact_t f set consolidated_by = null from unnest(p_ended) e(unit_id)
+         where f.host_id = p_host and f.bank_id = p_bank and f.unit_id = e.unit_id and f.consolidated_by is not null;
     end if;
 end $$;
 
@@ -135,6 +160,7 @@ begin
         delete from afterturn.entity_name_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.entity_profile_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.fact_t t where t.host_id = p_host and t.bank_id = p_bank;
+        delete from afterturn.session_digest_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.bank_language_t t where t.host_id = p_host and t.bank_id = p_bank;
     end if;
 end $$;

@@ -39,7 +39,7 @@ from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.listing import Backlog
 from store.ledger.workers import WorkerRegistry
-from store.maintenance.ending import ExpiryTask
+from store.maintenance import Consolidation, ExpiryTask
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -181,7 +181,11 @@ def build(
         TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known
     )
     dependencies = replace(
-        dependencies, ending=ExpiryTask(database, clock), load_shedder=load_shedder, offer_to_micro_batch=embed
+        dependencies,
+        ending=ExpiryTask(database, clock),
+        consolidation=Consolidation(database, clock),
+        load_shedder=load_shedder,
+        offer_to_micro_batch=embed,
     )
 
     async def metrics() -> bytes:

@@ -18,12 +18,14 @@ from store.ledger.circuit_breakers import Gate
 from store.ledger.deliveries import DeliveryWriter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
+from store.memory.session_digests import SessionDigests
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import World, now
 from tests.workers.targets import SETTINGS, Clients
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm.reader import LlmReader
+from workers.extraction.llm.rights import ModelRights
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
@@ -99,6 +101,9 @@ class Crew:
     lease: timedelta = LEASE
     #: Summarises long sessions; None: none is.
     summariser: Summariser | None = None
+    rights: ModelRights = field(default_factory=ModelRights)
+    #: Extends the digests of sessions; None: nobody does.
+    digests: SessionDigests | None = None
     notified: list[Stage] = field(default_factory=list)
 
     def work(self, stage: Stage) -> StageWork:
@@ -112,10 +117,12 @@ class Crew:
                 )
             case Stage.EXTRACTION:
                 limits = None if self.summariser is None else self.summariser.limits
-                return ExtractionStage(database, self.reader.version if self.reader else None, limits)
+                return ExtractionStage(
+                    database, self.reader.version if self.reader else None, limits, self.rights, self.digests
+                )
             case Stage.ENRICHMENT:
                 gate = self.model_gate or model_gate(database, EnrichmentSettings())
-                return EnrichmentStage(database, self.reader, gate, self.summariser)
+                return EnrichmentStage(database, self.reader, gate, self.summariser, self.rights)
             case Stage.EMBEDDING:
                 return EmbeddingStage(database, self.embedder)
             case Stage.PROJECTION:

@@ -17,6 +17,7 @@ from tests.workers.stages import Crew
 from tests.workers.test_session_summaries import COMPACTED, PLACE, summariser_of, talk
 from workers.extraction.llm.digest import TOOL, ModelDigester
 from workers.extraction.llm.reader import LlmReader
+from workers.extraction.llm.rights import ModelRights
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def answer_with(entries: list[dict[str, Any]], asked: list[dict[str, Any]]) -> A
     return answer
 
 
-async def summarise(world: World, asker: LlmReader) -> str:
+async def summarise(world: World, asker: LlmReader, rights: ModelRights | None = None) -> str:
     """Talk, have the model read the turns, and have it summarise them; return the event's data."""
     await talk(world, 0, 5)
     gate = Gate(world.database, gate_name("model", "the one"), GatePolicy(threshold=2, cooldown_s=60.0))
-    digester = ModelDigester(asker, gate, world.turns.summaries)
+    digester = ModelDigester(asker, gate, world.turns.summaries, rights=rights or ModelRights())
     crew = Crew(world, reader=asker, model_gate=gate)
     await crew.drain(Stage.EXTRACTION, Stage.ENRICHMENT)
     await replace(summariser_of(world), digester=digester).summarise(PLACE)
@@ -65,6 +66,15 @@ async def test_what_the_model_quotes_is_told_and_what_it_makes_up_is_not(world: 
     data = await summarise(world, reader(server.url))
     assert [len(one["messages"]) for one in asked] == [6]
     assert ("plan 1 for Anna" in data, "Kyoto" in data, "plan 0" in data) == (True, False, False)
+
+
+async def test_where_a_tenant_has_the_model_off_the_rules_choose_and_it_is_sent_nothing(
+    world: World, server: Loopback
+) -> None:
+    asked: list[dict[str, Any]] = []
+    server.answer = answer_with([], asked)
+    data = await summarise(world, reader(server.url), ModelRights(read=lambda host, _bank: host != HOST))
+    assert (asked, "plan 1 for Anna" in data) == ([], True)
 
 
 @pytest.mark.parametrize("status", [500, 200])

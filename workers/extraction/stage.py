@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar
 from uuid import UUID
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import NO_SYNC, Database
@@ -17,6 +18,7 @@ from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims, lock_he
 from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
+from store.memory.session_digests import LEAST, SessionDigests
 from store.memory.session_summaries import SummaryLimits, find_due
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.retention import TierRetention
@@ -25,10 +27,13 @@ from store.text.rules import ExtractedFact, Extraction, MessageText, TurnText, e
 from store.text.rules.corrections import find_corrections
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id, summary_id
+from workers.extraction.llm.rights import ModelRights
 from workers.extraction.reextraction import build_follow_ups, find_corrected_unit, resume_ended
 from workers.metrics import FACT_WRITE
 from workers.places import Places
 from workers.stage_work import ClaimSize, Worked
+
+log = structlog.get_logger(__name__)
 
 _USUAL, _USUAL_RETENTION = rules_of(AUTO), TierRetention()
 _NO_FACTS: Mapping[UUID, Sequence[ExtractedFact]] = MappingProxyType({})
@@ -43,6 +48,10 @@ class ExtractionStage:
     model_version: str | None = None
     #: When a session of a tenant's bank is summarised; None: never.
     limit_summaries: Callable[[UUID, UUID], SummaryLimits] | None = None
+    #: What the model may do in each bank.
+    rights: ModelRights = field(default_factory=ModelRights)
+    #: The digests of sessions, extended as these grow; None: maintenance alone extends them.
+    digests: SessionDigests | None = None
     languages: Languages = field(init=False)
     #: One thread applies rules at a time: several would only compete for the interpreter lock. Beside a long piece, one
     #: more does for another tenant.
@@ -75,12 +84,13 @@ class ExtractionStage:
             long = await self._open_summaries(connection, host, rows)
             outcomes = [Outcome(row.item_id) for row in rows]
             await close_claims(connection, ours, outcomes)
+        await self._extend_digests(host, bank, [row for row in rows if row.item_id not in again], again)
         for row in rows:
             for tier in derived[row.turn_id].tiers if row.turn_id in derived else ():
                 FACT_WRITE.labels(tier).inc()
         ready_stages = {Stage.PROJECTION}
         ready_stages |= {Stage.EMBEDDING} if facts else set()
-        ready_stages |= {Stage.ENRICHMENT} if self.model_version is not None or long else set()
+        ready_stages |= {Stage.ENRICHMENT} if self._find_version(host, bank) is not None or long else set()
         return Worked(outcomes, frozenset(ready_stages))
 
     async def _read_corrected(
@@ -129,10 +139,32 @@ class ExtractionStage:
         read = [row for row in rows if row.item_id not in again]
         wanted = [_embedding_row(row, first[row.turn_id]) for row in read if row.turn_id in first]
         wanted += [follow for row in rows if row.item_id in again for follow in build_follow_ups(row)]
-        if self.model_version is not None:
-            wanted += [_reading_row(row, self.model_version) for row in rows]
+        version = self._find_version(host, bank)
+        wanted += [] if version is None else [_reading_row(row, version) for row in rows]
         await open_follow_ups(connection, host, wanted)
         return bool(with_facts)
+
+    async def _extend_digests(
+        self, host: UUID, bank: UUID, rows: Sequence[LedgerRow], again: Mapping[UUID, UUID]
+    ) -> None:
+        """Read the messages of these turns' sessions into their digests, where enough wait, and corrected ones again.
+
+        The rows are done by now: what fails here, maintenance makes good.
+        """
+        if self.digests is None:
+            return
+        try:
+            sessions = {(bank, row.session_id) for row in rows}
+            for place in await self.digests.find_behind(host, sorted(sessions), LEAST):
+                await self.digests.extend(place, pages=1)
+            if again:
+                await self.digests.read_again(host, bank, list(again.values()))
+        except Exception as error:  # noqa: BLE001 - the rows are done
+            log.warning("session_digest_not_extended", error=type(error).__name__)
+
+    def _find_version(self, host: UUID, bank: UUID) -> str | None:
+        """Return the version of the model that reads this bank's turns next; None: none does."""
+        return self.model_version if self.rights.read(host, bank) else None
 
     async def _open_summaries(self, connection: AsyncConnection, host: UUID, rows: Sequence[LedgerRow]) -> bool:
         """Open a row for each session of these turns of one bank that is to be summarised; return whether one is."""

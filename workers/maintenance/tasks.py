@@ -1,5 +1,6 @@
 """The registry of maintenance tasks: interval, batch and dry-run count of each."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -9,7 +10,9 @@ from producers.service.session_summaries import Summariser
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
-from store.maintenance import MORE, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
+from store.maintenance import MORE, Consolidation, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
+from store.memory.session_digests import SessionDigests
+from store.memory.session_summaries import SessionSummaries
 from store.recall.jobs import RecallJobs
 from workers.maintenance.bank_scan import FIRST, BankScan
 from workers.settings import MaintenanceSettings
@@ -18,6 +21,10 @@ from workers.settings import MaintenanceSettings
 ERASE_FOR = timedelta(seconds=5)
 #: A claim whose lease ran out this long ago belongs to a dead worker.
 CLAIM_GRACE = timedelta(minutes=1)
+#: How long one batch reads a session into its digest, in seconds.
+DIGEST_S = 1.0
+#: Why a task of sessions is off.
+NOT_PERIODIC = "maintenance.sessions is not `periodic`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,9 @@ class Needs:
     clock: Callable[[], datetime]
     words: WordReanalysis
     ending: ExpiryTask
+    consolidation: Consolidation
+    summaries: SessionSummaries
+    digests: SessionDigests
     summariser: Summariser | None = None
 
     def before(self, days: float) -> datetime:
@@ -70,6 +80,8 @@ def build_tasks(needs: Needs) -> Sequence[Task]:
         _ending_task(needs),
         _ended_task(needs),
         _sessions_task(needs),
+        _digests_task(needs),
+        _consolidation_task(needs),
     )
 
 
@@ -236,7 +248,7 @@ def _sessions_task(needs: Needs) -> Task:
     """
     summariser, every = needs.summariser, timedelta(minutes=5)
     if summariser is None or needs.settings.sessions == "tool":
-        return Task("sessions", every, _empty_page, _count_none, "maintenance.sessions is not `periodic`")
+        return Task("sessions", every, _empty_page, _count_none, NOT_PERIODIC)
     found = summariser
 
     async def step(place: str | None) -> PrunedBatch:
@@ -262,6 +274,58 @@ def _sessions_task(needs: Needs) -> Task:
         return number
 
     return Task("sessions", every, step, count)
+
+
+def _digests_task(needs: Needs) -> Task:
+    """Return the task that reads messages into the digests of sessions: those that the stage after a turn left.
+
+    A place is that of `_sessions_task`; it stays while sessions behind it are to be read, one after the other. Nothing
+    is removed.
+    """
+    pruning, summaries, digests = needs.pruning, needs.summaries, needs.digests
+
+    async def step(place: str | None) -> PrunedBatch:
+        host, after = _parse_session(place)
+        if after is None:
+            host, after = await pruning.next_host(host), (FIRST, FIRST)
+        if host is None:
+            return PrunedBatch(0, None)
+        page = await summaries.list_sessions(host, after)
+        if not page:
+            return PrunedBatch(0, str(host))
+        behind = await digests.find_behind(host, page)
+        read = await digests.extend(behind[0], time.monotonic() + DIGEST_S) if behind else 0
+        # What cannot be read now is left to the next run.
+        return PrunedBatch(0, f"{host} {after[0]} {after[1]}" if read else f"{host} {page[-1][0]} {page[-1][1]}")
+
+    async def count() -> int:
+        number, host = 0, None
+        while (host := await pruning.next_host(host)) is not None:
+            after = (FIRST, FIRST)
+            while page := await summaries.list_sessions(host, after):
+                number, after = number + len(await digests.find_behind(host, page)), page[-1]
+        return number
+
+    return Task("digests", timedelta(minutes=5), step, count)
+
+
+def _consolidation_task(needs: Needs) -> Task:
+    """Return the task that links facts to the newer ones that say the same, bank by bank; it removes nothing."""
+    pruning, consolidation, every = needs.pruning, needs.consolidation, timedelta(minutes=5)
+    if needs.settings.sessions == "tool":
+        return Task("consolidation", every, _empty_page, _count_none, NOT_PERIODIC)
+
+    async def link(host: UUID, found: FoundBank) -> int | None:
+        return 0 if await consolidation.consolidate(host, found.bank_id) else None
+
+    async def count() -> int:
+        number, host = 0, None
+        while (host := await pruning.next_host(host)) is not None:
+            number += await consolidation.count(host)
+        return number
+
+    scan = BankScan(pruning.next_host, consolidation.find_bank, link)
+    return Task("consolidation", every, scan.step, count)
 
 
 def _parse_session(place: str | None) -> tuple[UUID | None, tuple[UUID, UUID] | None]:

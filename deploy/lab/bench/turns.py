@@ -17,6 +17,7 @@ from deploy.components.facade import build_dependencies
 from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.floors import Floors
+from deploy.lab.bench.long_session import LongSession
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall import speed
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallProbe
@@ -60,7 +61,8 @@ Lane = list[Callable[[], Awaitable[object]]]
 class TurnSizes:
     """The size of a run: a bank of `units` units; `rounds` of ours and floor, each with `turns` turns per client.
 
-    `seconds` is the duration of the measurement at a fixed rate. `users` share a project with `facts` facts.
+    `seconds` is the duration of the measurement at a fixed rate. `users` share a project with `facts` facts. `session`
+    is the number of messages of one session.
     """
 
     units: int = 100_000
@@ -69,6 +71,7 @@ class TurnSizes:
     seconds: int = 15
     users: int = 300
     facts: int = 10_000
+    session: int = 100_000
 
 
 FULL = TurnSizes(rounds=10, turns=60, seconds=60)
@@ -174,6 +177,10 @@ class TurnBench:
         measures += await self._at_a_rate(sizes.seconds)
         say(f"a turn of each of {sizes.users} users who share {sizes.facts} facts")
         measures += await self._of_each_user(sizes.users)
+        say(f"turns of a session of {sizes.session} messages beside its maintenance, and its listing")
+        clock = await DatabaseClock.asked(self.database)
+        long = await LongSession.fill(self.here, self.database, self.memory, clock, sizes.session)
+        measures += await long.measure(sizes.rounds * sizes.turns)
         return BenchOutcome(machine, measures, asdict(sizes))
 
     async def _beside_floors(self, clients: int, sizes: TurnSizes) -> list[Measure]:

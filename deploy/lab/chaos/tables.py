@@ -44,7 +44,8 @@ COMPARED = {
     "reflections": """
         select bank_id, reflection_id, content from afterturn.agent_memory_reflection_t where active""",
     "facts": """
-        select bank_id, unit_id, subject, fact_id, key, value, denied, valid_from, valid_to, superseded_by
+        select bank_id, unit_id, subject, fact_id, key, value, denied, valid_from, valid_to, superseded_by,
+               consolidated_by
           from afterturn.fact_t""",
     "entity_names": "select bank_id, entity_id, name, kind, mentions from afterturn.entity_name_t",
     "entity_profiles": """

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
-from afterturn_client.reading import Fields, show_line
+from afterturn_client.contract.facts import EndedFacts
+from afterturn_client.reading import Fields, read_shape, show_line
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -28,7 +29,8 @@ class ProfileOptions(TypedDict, total=False):
 class Fact:
     """One fact: valid from `since` to `until` (None: still), and stated in `stated` turns.
 
-    `state` is active, superseded or contradicted; None: the service is older and does not say.
+    `state` is active, superseded or contradicted; None: the service is older and does not say. `deletion_proposed_by`
+    are the messages because of which a model proposes to delete it.
     `unit_id`, session, turn and `said_at` are those of its newest statement; `history`: the facts it superseded, newest
     first.
     """
@@ -47,6 +49,7 @@ class Fact:
     stated: int
     state: str | None
     history: tuple["Fact", ...] = field(repr=False)
+    deletion_proposed_by: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         until = f" until {self.until:%Y-%m-%d}" if self.until else ""
@@ -57,7 +60,7 @@ class Fact:
 class Profile:
     """A page of a person's facts, and co-occurring entities; `raw` is the service's answer unchanged.
 
-    `cursor` asks for the next page; None on the last.
+    `cursor` asks for the next page; None on the last. `ended`: with `history`, how many facts no answer shows any more.
     """
 
     names: tuple[str, ...] = field(repr=False)
@@ -65,6 +68,7 @@ class Profile:
     beside: tuple[str, ...] = field(repr=False)
     raw: Mapping[str, Any] = field(repr=False, compare=False)
     cursor: str | None = None
+    ended: tuple[EndedFacts, ...] = ()
 
     def __str__(self) -> str:
         """Return the facts to be read, a line each; `repr` shows none of them."""
@@ -81,6 +85,7 @@ def read_profile(value: object) -> Profile:
         tuple(one.text("name") for one in fields.objects("beside")),
         fields.values,
         fields.maybe_text("cursor"),
+        tuple(read_shape(EndedFacts, one) for one in fields.values.get("ended") or ()),
     )
 
 
@@ -100,4 +105,5 @@ def _parse_fact(fields: Fields) -> Fact:
         stated=fields.integer("stated"),
         state=fields.maybe_text("state"),
         history=tuple(_parse_fact(one) for one in fields.objects("history")),
+        deletion_proposed_by=fields.texts("deletion_proposed_by"),
     )

@@ -1,5 +1,6 @@
 """Denials end facts: in profiles, lists and recall at any moment, before and after the workers, and after a replay."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -158,3 +159,42 @@ async def test_a_fact_dated_ahead_is_replaced_by_what_is_said_later(
         if worked:
             await worked_through(quiet)
     assert await told(ana, name="Kim") == {"Kim lives in Oslo."}
+
+
+async def test_what_was_deleted_or_has_expired_is_counted_with_its_reason_and_not_told(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I like golf.", "I like tea.", "I live in Porto.", "I'm vegan.", name="Kim")
+    today = datetime.now(UTC)
+    for turn, words, ends in (("task", "Today I need milk.", None), ("guest", "I like rain.", timedelta(seconds=1))):
+        message = {"role": "user", "content": words, "name": "Kim"}
+        at = today - timedelta(days=3) if ends is None else today
+        body = {"session_id": "s", "turn_id": turn, "messages": [message], "occurred_at": at.isoformat()}
+        if ends is not None:
+            body["expires_at"] = (today + ends).isoformat()
+        assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
+    await worked_through(quiet)
+    assert (await profile(ana, name="Kim"))["ended"] == []
+    units = (await ana.http.get("/api/v1/units", params={"limit": 1000})).json()["units"]
+    ids = {one["text"]: one["unit_id"] for one in units}
+    assert (await ana.http.delete(f"/api/v1/units/{ids['Kim likes golf.']}")).status_code == 204
+    assert (await ana.http.delete(f"/api/v1/units/{ids['I like tea.']}")).status_code == 204
+    corrected = await ana.http.patch(
+        f"/api/v1/units/{ids['I live in Porto.']}", json={"content": "I lived in Porto once."}
+    )
+    assert corrected.status_code == 200, corrected.text
+    await asyncio.sleep(1.1)
+    told = await profile(ana, name="Kim", history="true")
+    assert told["ended"] == [
+        {"state": "deleted", "why": "forgotten", "facts": 1},
+        {"state": "deleted", "why": "source_corrected", "facts": 1},
+        {"state": "deleted", "why": "source_forgotten", "facts": 1},
+        {"state": "expired", "why": "source_expired", "facts": 1},
+        {"state": "expired", "why": "tier", "facts": 1},
+    ]
+    assert [fact["text"] for fact in told["facts"]] == ["Kim is vegan."]
+    await worked_through(quiet)
+    assert (await profile(ana, name="Kim", history="true"))["ended"] == told["ended"]
+    assert (await profile(await quiet.tenant(), name="Kim", history="true"))["ended"] == []
+    assert (await ana.http.delete(f"/api/v1/units/{ids['I like tea.']}?erase=true")).status_code in (200, 202)
+    left = [(one["state"], one["why"]) for one in (await profile(ana, name="Kim", history="true"))["ended"]]
+    assert ("deleted", "source_forgotten") not in left

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ import pytest
 from producers.mcp.bank_memory import BankMemory
 from producers.mcp.settings import TurnMemorySettings
 from producers.service import session_calls
-from producers.service.session_summaries import Summarised, Summariser
+from producers.service.session_summaries import RuleDigester, Summarised, Summariser
 from producers.turns.history import keep_paired
 from store import identity
 from store.memory.session_summaries import SessionPlace, SessionSummaries, SessionSummary
@@ -100,7 +101,7 @@ async def test_a_session_of_two_thousand_items_is_taken_at_every_budget_and_answ
     assert (await summariser_of(world).summarise(place_of(ana))).messages > number - 40
     with loopback() as server, httpx.Client(base_url=server.url) as model:
         server.answer = refuse_unpaired
-        for budget in (200, 300, 500, 800, 1_200, 2_000, 4_000, 8_000, 20_000):
+        for budget in (*range(200, 2_000, 60), *range(2_000, 20_001, 900)):
             items = await prepare(ana, max_input_tok=budget)
             reply = await asyncio.to_thread(model.post, "/v1/responses", json={"input": items})
             assert reply.status_code == 200, (budget, reply.text)
@@ -310,20 +311,52 @@ async def test_replay_gives_the_summary_equal_and_direct_readers_find_it_first(w
     assert (messages[1]["content"], row[1]) == ("Item 110 of Anna weighs 210 kg.", 1)
 
 
+async def read_all(_digester: RuleDigester, _place: SessionPlace, first: int, _end: int) -> tuple[int, tuple[()]]:
+    """Have every message of a summary read, as if there were no digest."""
+    return first, ()
+
+
+async def test_what_the_digest_has_read_is_summarised_without_being_read_again(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(ana, "first", [said("We decided to rent the lighthouse from Anna Becker.")])
+    await talk(ana, 70)
+    turns = TurnStore(world.database, world.clock)
+    assert await turns.digests.extend(place_of(ana)) == 71
+    await keep(ana, "next", [said("We decided to paint the quay.")])
+    await talk(ana, 60, 70)
+    read: list[int] = []
+    messages = SessionSummaries.read_messages
+
+    async def see(self: SessionSummaries, place: SessionPlace, first: int, end: int) -> Any:
+        read.append(first)
+        return await messages(self, place, first, end)
+
+    monkeypatch.setattr(SessionSummaries, "read_messages", see)
+    summariser = replace(summariser_of(world), digester=RuleDigester(turns.digests))
+    assert (await summariser.summarise(place_of(ana))).messages == 102
+    assert read == [71]
+    summary = await turns.summaries.read(place_of(ana))
+    told = str([one.text for one in summary.entries]) if summary else ""
+    assert ("rent the lighthouse" in told, "paint the quay" in told) == (True, True)
+
+
 async def test_maintenance_of_a_session_summarises_it_and_says_how_much(
     world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await talk(ana, 70)
     done = "update afterturn.ledger_t set status = 'done' where host_id = :h"
     await world.sql(done, h=identity.host_id(ana.host))
+    none = {"ended": 0, "summarised": 0, "digested": 0, "consolidated": 0}
     async with client_of(world, ana) as client:
         monkeypatch.setattr(session_calls, "SUMMARISE_S", 0.0)
+        monkeypatch.setattr(RuleDigester, "find_digested", read_all)
         told = await call(client, "memory_run_maintenance", session_id="s")
-        assert (told["done"], told["left"], told["counts"]) == (False, 1, {"ended": 0, "summarised": 0})
+        assert (told["done"], told["left"], told["counts"]) == (False, 1, none | {"digested": 70})
         monkeypatch.undo()
         for summarised in (40, 0):
             told = await call(client, "memory_run_maintenance", session_id="s")
-            assert (told["done"], told["left"], told["counts"]) == (True, 0, {"ended": 0, "summarised": summarised})
+            assert (told["done"], told["left"], told["counts"]) == (True, 0, none | {"summarised": summarised})
     assert await count_compacted(world, ana) == 1
 
 
@@ -364,6 +397,33 @@ async def test_a_listing_tells_topics_people_decisions_and_open_ends_and_nothing
     foreign = await world.tenant()
     async with client_of(world, foreign) as client:
         assert (await call(client, "memory_list_dir_with_abstract", session_id="s"))["summaries"] == []
+
+
+async def test_a_listing_tells_what_was_said_long_ago_from_the_digest_alone(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(ana, "first", [said("We decided to rent the lighthouse from Anna Becker.")])
+    await talk(ana, 300)
+    turns = TurnStore(world.database, world.clock)
+    read: list[tuple[int, int]] = []
+    messages = SessionSummaries.read_messages
+
+    async def see(self: SessionSummaries, place: SessionPlace, first: int, end: int) -> Any:
+        found = await messages(self, place, first, end)
+        read.append((first, len(found)))
+        return found
+
+    monkeypatch.setattr(SessionSummaries, "read_messages", see)
+    async with client_of(world, ana) as client:
+        told = await call(client, "memory_list_dir_with_abstract", session_id="s")
+        assert "lighthouse" not in str(told), "no digest yet: the newest messages are told of"
+        assert await turns.digests.extend(place_of(ana)) == 301
+        told = await call(client, "memory_list_dir_with_abstract", session_id="s")
+        assert "rent the lighthouse from Anna Becker. (turn first)" in str(told)
+        await keep(ana, "last", [said("It is still open who paints the quay.")])
+        told = await call(client, "memory_list_dir_with_abstract", session_id="s")
+        assert "paints the quay. (turn last)" in str(told), "what no digest has read is told of at once"
+    assert read == [(173, 128), (301, 0), (301, 1)]
 
 
 async def test_who_keeps_the_history_itself_gets_no_summary(world: World, ana: Tenant) -> None:

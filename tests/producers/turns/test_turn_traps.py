@@ -207,7 +207,9 @@ async def test_trap_10_a_setting_has_its_effect_or_says_that_it_has_none(world: 
     }  # fmt: skip
     # Retention: tests/workers/maintenance/test_tiers.py; by tenant and bank: tests/producers/mcp/test_bank_memory.py.
     # The threshold: tests/producers/service/test_session_summaries.py.
-    elsewhere = {"compact_threshold", "l1_retention_days", "l2_retention_days", "tiers", "tenants", "heuristic"}
+    # What a model may do: tests/workers/test_model_deletions.py.
+    elsewhere = {"compact_threshold", "l1_retention_days", "l2_retention_days", "tiers", "tenants", "heuristic",
+                 "model_reads", "model_deletions"}  # fmt: skip
     assert set(TurnMemorySettings.model_fields) == {*changed, *silent, *elsewhere}
     settings = ApiSettings(mcp=McpSettings(memory=TurnMemorySettings.model_validate(changed)))
     made = build(world.postgres, broker_of(valkey.url, "changed"), settings=settings)

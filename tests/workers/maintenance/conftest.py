@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from producers.service.session_summaries import Summariser
 from store.erasure import Erasures
-from store.maintenance import ExpiryTask, Pruning, Schedule, WordReanalysis
+from store.maintenance import Consolidation, ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.memory.session_summaries import SummaryLimits
 from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
@@ -40,6 +40,9 @@ class Yard:
             self.clock,
             WordReanalysis(database, settle_s=0.0, page=3),
             ExpiryTask(database, self.clock),
+            Consolidation(database, self.clock),
+            turns.summaries,
+            turns.digests,
             Summariser(turns.summaries, turns.sessions, lambda _host, _bank: SummaryLimits(4)),
         )
         return {task.name: task for task in build_tasks(needs)}

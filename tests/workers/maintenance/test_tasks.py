@@ -12,7 +12,7 @@ from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import StatementTimeout, TurnConflict
 from store.ledger.stages import Stage
 from store.maintenance import ExpiryTask, FoundBank, PrunedBatch, Pruning
-from store.memory.turns import Appended, NewTurn
+from store.memory.turns import Appended, NewMessage, NewTurn
 from store.recall.jobs import RecallJobs
 from store.replay import ReplayScope, swap_tables, verify_log
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
@@ -372,3 +372,18 @@ async def test_long_sessions_are_summarised_in_the_background_or_by_the_tool_alo
     assert await yard.tasks()["sessions"].count() == 0
     compacted = "select count(*) from afterturn.event_store_t where event_type like '%Compacted%'"
     assert (await yard.world.sql(compacted))[0][0] == 2
+
+
+async def test_what_the_stage_left_is_read_into_digests_in_the_background(yard: Yard) -> None:
+    for session in ("a", "b", "c"):
+        for n in range(3):
+            await yard.world.append(session, f"{session}{n}", messages=[NewMessage("user", f"We decided on {n}.")])
+    assert await yard.tasks()["digests"].count() == 3
+    for _ in range(2):
+        assert await yard.by_hand("digests") == 0, "nothing is removed"
+        assert await yard.tasks()["digests"].count() == 0
+    read = "select session_id, next_seq from afterturn.session_digest_t order by next_seq"
+    assert [row.next_seq for row in await yard.world.sql(read)] == [3, 3, 3]
+    await yard.world.append("b", "b3", messages=[NewMessage("user", "We decided on 3.")])
+    await yard.by_hand("digests")
+    assert [row.next_seq for row in await yard.world.sql(read)] == [3, 3, 4]

@@ -6,7 +6,7 @@ dropped: a fact must quote words of the user letter by letter, an entity must be
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -29,7 +29,7 @@ from workers.extraction.llm.request import MINED_ROLE, TOOL
 
 #: Objects of a reply that are searched for the tool call; what comes after them is not read.
 MOST_OBJECTS = 10_000
-MOST_FACTS, MOST_ENTITIES = 64, 256
+MOST_FACTS, MOST_DELETIONS, MOST_ENTITIES = 64, 16, 256
 #: The longest name of an entity, in characters; a longer one makes the reply invalid.
 MOST_CHARACTERS = 256
 DEFAULT_CONFIDENCE = 0.78
@@ -61,6 +61,14 @@ class _ModelFact(_Strict):
     quote: str
 
 
+class _ModelDeletion(_Strict):
+    fact_id: str = Field(max_length=512)
+    key: str = Field(max_length=512)
+    value: str = Field(max_length=4096)
+    message: int
+    quote: str
+
+
 class _ModelEntity(_Strict):
     name: str = Field(max_length=MOST_CHARACTERS)
     kind: Literal["person", "place", "organisation", "name"]
@@ -69,15 +77,17 @@ class _ModelEntity(_Strict):
 
 class _ModelAnswer(_Strict):
     updated_facts: list[_ModelFact] = Field(max_length=MOST_FACTS)
+    deleted_facts: list[_ModelDeletion] = Field(default_factory=list, max_length=MOST_DELETIONS)
     entities: list[_ModelEntity] = Field(max_length=MOST_ENTITIES)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReading:
-    """A model's findings in a turn, and how many more were dropped."""
+    """A model's findings in a turn, the denials of facts that it proposes to delete, and how many more were dropped."""
 
     found: Extraction
     dropped: int
+    deleted: tuple[ExtractedFact, ...] = ()
 
 
 def parse_answer(reply: Mapping[str, object], turn: TurnText) -> ModelReading:
@@ -88,8 +98,11 @@ def parse_answer(reply: Mapping[str, object], turn: TurnText) -> ModelReading:
     mentions = list({(m.ordinal, m.entity): m for m in reversed(mentions)}.values())
     mentions.sort(key=lambda mention: (mention.ordinal, mention.span or TextSpan(-1, -1)))
     facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
-    dropped = len(answer.updated_facts) + len(answer.entities) - len(facts) - len(mentions)
-    return ModelReading(Extraction(tuple(mentions), list_entities(mentions), tuple(facts)), dropped)
+    deleted = [fact for one in answer.deleted_facts if (fact := _build_deletion(one, turn.messages)) is not None]
+    deleted = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in deleted}.values())
+    told = len(answer.updated_facts) + len(answer.deleted_facts) + len(answer.entities)
+    dropped = told - len(facts) - len(deleted) - len(mentions)
+    return ModelReading(Extraction(tuple(mentions), list_entities(mentions), tuple(facts)), dropped, tuple(deleted))
 
 
 def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extraction:
@@ -162,6 +175,15 @@ def _build_fact(fact: _ModelFact, messages: Sequence[MessageText]) -> ExtractedF
         ordinal=fact.message,
         span=span,
     )
+
+
+def _build_deletion(told: _ModelDeletion, messages: Sequence[MessageText]) -> ExtractedFact | None:
+    """Return the denial of the named fact; it does not pass, as the fact would come back."""
+    fact = _build_fact(_ModelFact(**told.model_dump(), tier=Tier.L0.value), messages)
+    if fact is None:
+        return None
+    statement = f"{fact.subject or 'The user'}'s {fact.key.replace('_', ' ')} is no longer {fact.value}."
+    return replace(fact, slug=f"{fact.slug}-deleted", statement=statement, denied=True)
 
 
 def _build_mention(entity: _ModelEntity, messages: Sequence[MessageText]) -> Mention | None:

@@ -22,6 +22,7 @@ from store.text.session_digest import LONGEST, DigestEntry, DigestKind, SaidMess
 from workers.extraction.llm.answer import NoAnswer, find_arguments
 from workers.extraction.llm.reader import LlmReader
 from workers.extraction.llm.request import HEARD_ROLES
+from workers.extraction.llm.rights import ModelRights
 from workers.metrics import MODEL_CALLS, MODEL_DROPPED
 
 TOOL = "summarise_conversation"
@@ -63,9 +64,12 @@ class ModelDigester:
     gate: Gate
     summaries: SessionSummaries
     rules: RuleDigester = field(default_factory=RuleDigester)
+    rights: ModelRights = field(default_factory=ModelRights)
 
     async def digest(self, place: SessionPlace, messages: Sequence[SaidMessage]) -> Sequence[DigestEntry]:
         """Return the entries that the model chose, and those of the rules for messages that it did not read."""
+        if not self.rights.read(place.host, place.bank):
+            return await self.rules.digest(place, messages)
         turns = {one.turn_id for one in messages if one.turn_id is not None}
         known = await self.summaries.find_read(place, turns, self.reader.version)
         may_see = [one for one in messages if one.turn_id in known]
@@ -76,6 +80,12 @@ class ModelDigester:
         read = {message.seq for message, _ in sent}
         rest = await self.rules.digest(place, [one for one in messages if one.seq not in read])
         return merge_entries([*chosen, *rest])
+
+    async def find_digested(self, place: SessionPlace, first: int, end: int) -> tuple[int, Sequence[DigestEntry]]:
+        """Return what the rules do where the model is off, else have all read: a digest is the rules' choice."""
+        if not self.rights.read(place.host, place.bank):
+            return await self.rules.find_digested(place, first, end)
+        return first, ()
 
     async def _ask(self, sent: Sequence[tuple[SaidMessage, str]]) -> Sequence[DigestEntry] | None:
         """Return the entries that the model chose; None where it cannot be asked or gives no answer."""

@@ -14,7 +14,7 @@ from store.text.rules.fact_rules import RULES
 from store.text.rules.model import MentionKind, Tier, TurnText
 
 #: To be raised with every change of the instructions, of the tool, or of how answers are parsed.
-PROMPT_VERSION = "llm-3"
+PROMPT_VERSION = "llm-4"
 TOOL = "extract_and_merge_memories"
 #: Role of the messages that facts are taken from, and roles of the messages that are sent.
 MINED_ROLE, HEARD_ROLES = "user", frozenset({"user", "assistant"})
@@ -40,6 +40,10 @@ user_sister, user_friend, user_dog and so on with the name as key.
 - Prefer the newer and the more specific, no duplicates. Leave out questions, suppositions and what the agent says.
 - Never extract passwords, keys, tokens, numbers of cards or accounts, or other secrets.
 
+deleted_facts: what the user says no longer holds of themselves, or asks to forget, in messages of role user alone: \
+fact_id, key and value as the fact would have been named when it was said; quote and message as above. They are \
+proposals; leave out whatever the user still says.
+
 entities: people, places, organisations and other named things, each once: name exactly as the message writes it."""
 
 _STRING = {"type": "string"}
@@ -53,6 +57,7 @@ _FACT = {
     "message": _NUMBER_OF_MESSAGE,
     "quote": _STRING,
 }
+_DELETION = {name: _FACT[name] for name in ("fact_id", "key", "value", "message", "quote")}
 _ENTITY = {
     "name": _STRING,
     "kind": {"type": "string", "enum": [kind.value for kind in KINDS]},
@@ -108,7 +113,13 @@ def _tool_definition() -> dict[str, Any]:
         "name": TOOL,
         "description": "Hand over what this turn says that is worth remembering.",
         "strict": True,
-        "parameters": _object_schema({"updated_facts": _list_schema(_FACT), "entities": _list_schema(_ENTITY)}),
+        "parameters": _object_schema(
+            {
+                "updated_facts": _list_schema(_FACT),
+                "deleted_facts": _list_schema(_DELETION),
+                "entities": _list_schema(_ENTITY),
+            }
+        ),
     }
 
 

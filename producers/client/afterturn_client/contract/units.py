@@ -92,6 +92,8 @@ class Unit(Shape):
     said later; null: it is no projected fact, or a denial"""
     state_by: UUID | None = None
     """id of the fact by which it has this state; null: it is active"""
+    deletion_proposed_by: tuple[UUID, ...] = ()
+    """messages because of which the model that reads turns proposes to delete a fact; it holds meanwhile"""
     version: int = 1
     """version of the unit, from 1; every correction and every pin is another"""
     pinned: bool = False

@@ -15,7 +15,7 @@ from tests.servers import TestValkey
 
 pytestmark = pytest.mark.nightly
 
-SMALL = TurnSizes(units=200, rounds=1, turns=2, seconds=1, users=12, facts=60)
+SMALL = TurnSizes(units=200, rounds=1, turns=2, seconds=1, users=12, facts=60, session=1_000)
 PROMISED = {
     "before_p50_1_client": "<= 2.5",
     "after_p50_1_client": "<= 4.0",
@@ -28,6 +28,8 @@ PROMISED = {
     "failed_20_per_s": "<= 0.0",
     "wrong_person_first": "<= 0.0",
     "before_p95_of_each_user": "<= 60.0",
+    "after_p95_maintaining_1000": "<= 3.0",
+    "listing_p95_of_1000": "<= 300.0",
 }
 
 
