@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
+from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest, call_tool
 from store import identity
 from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
@@ -332,6 +332,10 @@ async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
     mentions = (await _require_status(await send(TrialRequest("GET", path), token), 200))["mentions"]
     if not mentions:
         raise FixtureIncomplete("no entity was found in what was written")
+    # The session's digest, which abstracts are told from.
+    digested = call_tool("memory_run_maintenance", project=place.bank, session_id=SESSION)
+    if (await send(digested, token)).refused:
+        raise FixtureIncomplete("the session's maintenance failed")
     old = place.things
     place.things = replace(
         old, unit=known[0], other=known[1], entity=mentions[0]["entity_id"], reflection=reflections[0]

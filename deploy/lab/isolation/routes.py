@@ -24,7 +24,7 @@ from deploy.lab.isolation.fixture import (
     SeededIds,
     name_namespace,
 )
-from deploy.lab.isolation.transport import TrialRequest
+from deploy.lab.isolation.transport import TrialRequest, call_tool
 
 #: The names of a turn that is written as a foreign user, and of one that names a document.
 USERS_TURN, PAPERS_TURN = "3", "4"
@@ -169,12 +169,6 @@ def _build_message(one: Trial) -> dict[str, Any]:
 def _build_search(one: Trial) -> dict[str, Any]:
     asked = {"conversation_id": "1", "query": one.query, "scope": ["all_user_memory"]}
     return {"user_id": one.user, "user_key": one.caller.token, **asked}
-
-
-def _call_tool(name: str, **arguments: Any) -> TrialRequest:
-    """Return the request that calls a tool over MCP."""
-    asked = {"name": name, "arguments": arguments}
-    return TrialRequest("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked})
 
 
 def _name_project(body: dict[str, Any]) -> dict[str, Any]:
@@ -500,24 +494,24 @@ ROUTES: dict[str, TrialRoute] = {
         lambda t: TrialRequest("GET", f"/api/v1/reflections?bank={_quote_bank(t)}")
     ),
     "POST /mcp memory_before_turn": _make_read_route(
-        lambda t: _call_tool("memory_before_turn", **_name_project(t.before()))
+        lambda t: call_tool("memory_before_turn", **_name_project(t.before()))
     ),
     "POST /mcp memory_after_turn": _make_read_route(
-        lambda t: _call_tool("memory_after_turn", **_name_project(t.after()))
+        lambda t: call_tool("memory_after_turn", **_name_project(t.after()))
     ),
-    "POST /mcp memory_search": _make_read_route(lambda t: _call_tool("memory_search", project=t.bank, query=t.query)),
-    "POST /mcp memory_remember": _make_read_route(lambda t: _call_tool("memory_remember", project=t.bank, text=SAID)),
+    "POST /mcp memory_search": _make_read_route(lambda t: call_tool("memory_search", project=t.bank, query=t.query)),
+    "POST /mcp memory_remember": _make_read_route(lambda t: call_tool("memory_remember", project=t.bank, text=SAID)),
     "POST /mcp memory_forget": _make_change_route(
-        lambda t: _call_tool("memory_forget", project=t.bank, id=t.things.unit)
+        lambda t: call_tool("memory_forget", project=t.bank, id=t.things.unit)
     ),
     "POST /mcp memory_forget a document": _make_change_route(
-        lambda t: _call_tool("memory_forget", project=t.bank, id=t.things.doc)
+        lambda t: call_tool("memory_forget", project=t.bank, id=t.things.doc)
     ),
     "POST /mcp memory_run_maintenance": TrialRoute(
-        lambda t: _call_tool("memory_run_maintenance", project=t.bank, session_id=SESSION), seldom=True
+        lambda t: call_tool("memory_run_maintenance", project=t.bank, session_id=SESSION), seldom=True
     ),
     "POST /mcp memory_list_dir_with_abstract": _make_read_route(
-        lambda t: _call_tool("memory_list_dir_with_abstract", project=t.bank, session_id=SESSION)
+        lambda t: call_tool("memory_list_dir_with_abstract", project=t.bank, session_id=SESSION)
     ),
     "POST /memories/add": _make_read_route(lambda t: TrialRequest("POST", "/memories/add", _build_message(t))),
     "POST /memories/add of a turn": _make_read_route(

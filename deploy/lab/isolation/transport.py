@@ -20,6 +20,12 @@ class TrialRequest:
     body: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
+def call_tool(name: str, **arguments: Any) -> TrialRequest:
+    """Return the request that calls a tool over MCP."""
+    asked = {"name": name, "arguments": arguments}
+    return TrialRequest("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked})
+
+
 @dataclass(frozen=True, slots=True)
 class TrialReply:
     """The answer to a request."""

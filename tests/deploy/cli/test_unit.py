@@ -34,6 +34,7 @@ SHOWN = {
     "superseded_by": LATER,
     "state": "superseded",
     "state_by": LATER,
+    "deletion_proposed_by": [],
     "version": 2,
     "pinned": True,
     "former": [
