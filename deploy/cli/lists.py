@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,15 @@ LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number 
 CursorOption = Annotated[
     str | None, typer.Option(metavar="CURSOR", help="Continue after the page with this `cursor` (see --json).")
 ]
+
+
+class Origin(StrEnum):
+    """Where a unit is from."""
+
+    MESSAGE = "message"
+    EXTRACTION = "extraction"
+    DOCUMENT = "document"
+    MEMORY = "memory"
 
 
 def _create_group(what: str) -> typer.Typer:
@@ -149,6 +159,10 @@ def show_turn(
 def list_units(
     *,
     bank: BankOption = "default",
+    origin: Annotated[
+        Origin | None, typer.Option(help="Only messages, facts (`extraction`), chunks of documents or single memories.")
+    ] = None,
+    doc: Annotated[str | None, typer.Option(metavar="ID", help="Only the chunks of this document.")] = None,
     limit: LimitOption = PAGE,
     cursor: CursorOption = None,
     data: DataOption = None,
@@ -156,10 +170,10 @@ def list_units(
 ) -> None:
     """List what a bank holds: messages, facts and pieces of documents, by id. `afterturn unit` shows and changes one.
 
-    **Example:** `afterturn units list --bank support`
+    **Example:** `afterturn units list --bank support --origin extraction`
     """
     with _open_client(data, bank) as client:
-        page = client.list_units(cursor=cursor, limit=limit)
+        page = client.list_units(cursor=cursor, limit=limit, origin=origin and origin.value, doc_id=doc)
         _require_bank(client, bank, page)
         _print_page("units", page, as_json=as_json)
 

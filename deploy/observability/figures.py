@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
 from typing import TypeVar
 
 from afterturn_client.contract.figures import FigureReport, FigureSample
 from prometheus_client.metrics_core import Metric
 
+from deploy.observability.alert_rules import find_quantile
+from deploy.observability.alerts import Alerts
 from deploy.observability.health_rules import LedgerSample
 from deploy.observability.metrics import SHOWN, Exposition, LedgerCounts
 from producers.http.routes.service import HealthCheck
@@ -56,14 +57,16 @@ class ServiceFigures:
         self._health = health
         self._workers = workers
         self._clock = clock
+        self._alerts = Alerts()
         self._before: Totals | None = None
 
     async def read(self) -> FigureReport:
         """Return the figures of now as the one sample of a report. Raises errors of the database."""
         health, seen = await self._health.ready(), await self._counts.read()
         workers = await self._workers.list()
-        totals = sum_samples(await self._exposition.read_samples(), time.monotonic())
-        sample = build_sample(self._clock(), seen, self._before, totals)
+        metrics, now, read_at = await self._exposition.read_samples(seen), self._clock(), time.monotonic()
+        totals = sum_samples(metrics, read_at)
+        sample = build_sample(now, seen, self._before, totals)
         self._before = totals
         return FigureReport(
             samples=(sample,),
@@ -72,6 +75,7 @@ class ServiceFigures:
             status=health.status,
             failing=health.failing,
             reasons=tuple(health.degraded),
+            alerts=tuple(self._alerts.judge(metrics, read_at, now)),
         )
 
 
@@ -97,12 +101,12 @@ def build_sample(at: datetime, seen: LedgerSample, before: Totals | None, now: T
     since = before or now
     passed_s = now.read_at - since.read_at
     recalls = _subtract(now.recalls, since.recalls)
-    took = [_find_quantile(recalls, share) for share in (HALF, MOST)]
+    took = [find_quantile(recalls, share) for share in (HALF, MOST)]
     settled = {
         stage: _per_second(count - since.settled.get(stage, 0.0), passed_s) for stage, count in now.settled.items()
     }
     ages = {
-        stage: _find_quantile(_subtract(found, since.ages.get(stage, {})), MOST) for stage, found in now.ages.items()
+        stage: find_quantile(_subtract(found, since.ages.get(stage, {})), MOST) for stage, found in now.ages.items()
     }
     return FigureSample(
         at=at,
@@ -138,19 +142,3 @@ def _per_second(counted: float, passed_s: float) -> float:
 
 def _subtract(now: Buckets, before: Buckets) -> Buckets:
     return {most: max(0.0, count - before.get(most, 0.0)) for most, count in sorted(now.items())}
-
-
-def _find_quantile(buckets: Buckets, share: float) -> float | None:
-    """Return the seconds that this share took at most, within its bucket by proportion; None where nothing is counted.
-
-    What took longer than the largest bucket says took as long as that.
-    """
-    whole = max(buckets.values(), default=0.0)
-    if not whole:
-        return None
-    wanted = share * whole
-    for (low, below), (high, count) in pairwise([(0.0, 0.0), *buckets.items()]):
-        if count >= wanted:
-            within = (wanted - below) / (count - below) if count > below else 1.0
-            return low if high == float("inf") else low + (high - low) * within
-    return None

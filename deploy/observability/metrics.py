@@ -118,17 +118,17 @@ class Exposition:
                 seen = await self._counts.read()
                 used = await self._broker_bytes() if self._broker_bytes else None
         async with self._lock:
-            return await asyncio.to_thread(self._expose, seen, used)
+            return await asyncio.to_thread(lambda: generate_latest(self._collect(seen, used)))
 
-    async def read_samples(self) -> Sequence[Metric]:
-        """Return the samples of all processes, without gauges; the files are read in a thread."""
+    async def read_samples(self, seen: LedgerSample) -> Sequence[Metric]:
+        """Return what is exposed, with these counts of the ledger; the files are read in a thread."""
         async with self._lock:
-            return await asyncio.to_thread(lambda: [*self._find_sample_files().collect()])
+            return await asyncio.to_thread(lambda: [*self._collect(seen, None).collect()])
 
     def _find_sample_files(self) -> "SampleFiles":
         return SampleFiles([self._folder, *self._find_folders().values()])
 
-    def _expose(self, seen: LedgerSample, broker_bytes: int | None) -> bytes:
+    def _collect(self, seen: LedgerSample, broker_bytes: int | None) -> CollectorRegistry:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_BrokerGauge(broker_bytes))
         registry.register(_LedgerGauges(seen, self._settings))
@@ -136,7 +136,7 @@ class Exposition:
         registry.register(_DiskGauge(self._data))
         registry.register(ProcessGauges(self._find_folders()))
         registry.register(self._find_sample_files())
-        return generate_latest(registry)
+        return registry
 
     def _find_folders(self) -> dict[str, Path]:
         folders = {"api": self._folder / API_SAMPLES}

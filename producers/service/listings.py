@@ -39,7 +39,16 @@ from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from store import identity
 from store.errors import NotFound
-from store.memory.listings import SessionListed, TurnListed, TurnMessageShown, UnitListed, UserListed
+from store.log.event_data import UnitOrigin as StoredOrigin
+from store.memory.listings import (
+    ALL_UNITS,
+    ChosenUnits,
+    SessionListed,
+    TurnListed,
+    TurnMessageShown,
+    UnitListed,
+    UserListed,
+)
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
@@ -83,6 +92,13 @@ class TurnsParameters(BankPageParameters):
     """A session of a bank, and the page of its turns."""
 
     session_id: SessionId
+
+
+class UnitsParameters(BankPageParameters):
+    """A bank, which of its units are listed, and the page."""
+
+    origin: StoredOrigin | None = Field(None, description="lists the units of this origin alone; left out: of any")
+    doc_id: UUID | None = Field(None, description="lists the chunks of this document alone; left out: of any")
 
 
 class SessionParameters(BaseModel):
@@ -270,12 +286,15 @@ class Lists:
             raise NotFound("no such turn")
         return found
 
-    async def units(self, grant: Grant, asked: BankPageParameters) -> Page[UnitListed]:
+    async def units(self, grant: Grant, asked: UnitsParameters) -> Page[UnitListed]:
         """Return a page of a bank's units. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
-        place = UNITS.open(grant.host_id, bank, asked.cursor)
-        found = await self._listings.units(grant.host_id, bank, place[0] if place else None, asked.limit + 1)
-        return UNITS.close(grant.host_id, bank, found, asked.limit)
+        chosen = ChosenUnits(asked.origin, asked.doc_id)
+        scope = bank if chosen == ALL_UNITS else f"{bank}\0{asked.origin}\0{asked.doc_id}"
+        place = UNITS.open(grant.host_id, scope, asked.cursor)
+        after = place[0] if place else None
+        found = await self._listings.units(grant.host_id, bank, after, asked.limit + 1, chosen)
+        return UNITS.close(grant.host_id, scope, found, asked.limit)
 
     async def users(self, grant: Grant, asked: PageParameters) -> Page[UserListed]:
         """Return a page of the users that a key reaches: for a user's key, its own user alone. Raises Invalid."""

@@ -4,7 +4,7 @@ Each page begins after a place: the sort values of the last row before it (None:
 meanwhile shift no page.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -36,6 +36,7 @@ from store.database import Database
 from store.derived.facts import DENIED
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, read_said_facts
 from store.expiry import bank_lasts, row_lasts
+from store.log.event_data import UnitOrigin
 from store.schema import BANK, EVENT_STORE, SESSION_HISTORY, TURN, UNIT, in_bank, same_bank
 from store.sql_constants import ONE, inline
 from store.tenancy.banks import scope_of
@@ -243,6 +244,29 @@ class UnitListed:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenUnits:
+    """Which units of a bank are listed: those of an origin or of a document; all where neither is named."""
+
+    origin: UnitOrigin | None = None
+    doc_id: UUID | None = None
+
+    @property
+    def holds_said_facts(self) -> bool:
+        """Whether facts that no worker has written yet may be among them."""
+        return self.origin in {None, "extraction"} and self.doc_id is None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """Yield the conditions on a unit."""
+        if self.origin is not None:
+            yield _UNIT.origin == self.origin
+        if self.doc_id is not None:
+            yield _UNIT.doc_id == self.doc_id
+
+
+ALL_UNITS = ChosenUnits()
+
+
+@dataclass(frozen=True, slots=True)
 class UserListed:
     """A user with remembered units; `name` is the caller's own id, null where no living unit was handed in with it."""
 
@@ -286,16 +310,22 @@ class Listings:
             row = found.one_or_none()
         return None if row is None else TurnPlace(bank=row[0], session_id=row[1], turn_id=row[2])
 
-    async def units(self, host: UUID, bank: str, after: UUID | None, limit: int) -> list[UnitListed]:
-        """Return the units of a bank in the order of their ids, without denials, which say what holds no longer.
+    async def units(
+        self, host: UUID, bank: str, after: UUID | None, limit: int, chosen: ChosenUnits = ALL_UNITS
+    ) -> list[UnitListed]:
+        """Return the chosen units of a bank in the order of their ids, without denials, which say what holds no longer.
 
         Facts of its newest turns are among them before a worker has written them.
         """
-        query = UNITS.limit(limit) if after is None else UNITS.where(_UNIT.unit_id > after).limit(limit)
+        query = UNITS.limit(limit).where(*chosen.conditions())
+        if after is not None:
+            query = query.where(_UNIT.unit_id > after)
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
             rows = (await connection.execute(query, place)).all()
-            said = await read_said_facts(connection, ONE_BANK, place, self._database.retention)
+            said: Sequence[SaidFact] = ()
+            if chosen.holds_said_facts:
+                said = await read_said_facts(connection, ONE_BANK, place, self._database.retention)
         listed = {
             one.unit_id: _list_said_fact(one)
             for one in said

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 from deploy.lab.isolation.fixture import (
@@ -25,6 +25,7 @@ from deploy.lab.isolation.fixture import (
     name_namespace,
 )
 from deploy.lab.isolation.transport import TrialRequest, call_tool
+from store.log.event_data import UnitOrigin
 
 #: The names of a turn that is written as a foreign user, and of one that names a document.
 USERS_TURN, PAPERS_TURN = "3", "4"
@@ -181,7 +182,8 @@ def _make_read_route(ask: Callable[[Trial], TrialRequest], *, by_id: bool = Fals
 
 
 def _make_list_route(path: str) -> TrialRoute:
-    return _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/{path}?limit=1000&bank={_quote_bank(t)}"))
+    mark = "&" if "?" in path else "?"
+    return _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/{path}{mark}limit=1000&bank={_quote_bank(t)}"))
 
 
 def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
@@ -313,6 +315,13 @@ ROUTES: dict[str, TrialRoute] = {
     ),
     "GET /api/v1/units": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/units?limit=1000&bank={_quote_bank(t)}")
+    ),
+    **{
+        f"GET /api/v1/units of origin {origin}": _make_list_route(f"units?origin={origin}")
+        for origin in get_args(UnitOrigin)
+    },
+    "GET /api/v1/units of a document": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/units?doc_id={t.things.doc}&limit=1000&bank={_quote_bank(t)}")
     ),
     "GET /api/v1/users": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/users?limit=1000")),
     **_make_recall_routes("/api/v1/recall"),

@@ -144,13 +144,23 @@ class AsyncAfterturn:
         self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedTurn]:
         """List a session's turns in their order; `cursor` is that of the previous page."""
-        return await self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id))
+        return await self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id=session_id))
 
     async def list_units(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+        origin: str | None = None,
+        doc_id: str | UUID | None = None,
     ) -> lists.Page[lists.ListedUnit]:
-        """List a bank's units in the order of their ids; `cursor` is that of the previous page."""
-        return await self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank))
+        """List a bank's units in the order of their ids; `cursor` is that of the previous page.
+
+        `origin` chooses those that are a `message`, an `extraction` (a fact), a `document` (a chunk) or a `memory`;
+        `doc_id` those of one document.
+        """
+        return await self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, origin=origin, doc_id=doc_id))
 
     async def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
         """List the users that the key can read; `cursor` is that of the previous page."""
@@ -413,13 +423,19 @@ class Afterturn:
         self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> lists.Page[lists.ListedTurn]:
         """As AsyncAfterturn.list_turns."""
-        return self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id))
+        return self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id=session_id))
 
     def list_units(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 200,
+        bank: str | None = None,
+        origin: str | None = None,
+        doc_id: str | UUID | None = None,
     ) -> lists.Page[lists.ListedUnit]:
         """As AsyncAfterturn.list_units."""
-        return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank))
+        return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, origin=origin, doc_id=doc_id))
 
     def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
         """As AsyncAfterturn.list_users."""

@@ -111,12 +111,11 @@ class ServiceTarget:
         return bank or self.bank, self.timeout_s
 
     def list_rows(
-        self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, session_id: str | None = None
+        self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, **chosen: str | UUID | None
     ) -> ApiCall[Page[T]]:
-        """Build the call that reads a page of a list."""
+        """Build the call that reads a page of a list; `chosen` says by which fields its rows are chosen."""
         place = {"bank": bank or self.bank} if kind.of_bank else {}
-        if session_id is not None:
-            place["session_id"] = session_id
+        place |= {name: str(value) for name, value in chosen.items() if value is not None}
         return call_list(kind, cursor, limit, place, self.timeout_s)
 
     def correct_unit(

@@ -4,12 +4,14 @@ import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { NoAnswer, onSessionEnd, session, signOut, whoIsSignedIn } from "./core/api.js";
 import { Named } from "./core/format.js";
 import { linkTo, showContent, useAddress, useContentShown } from "./core/hooks.js";
-import { Chip, Empty, Failure, Guarded, Loading, Page } from "./core/parts.js";
+import { Icon } from "./core/icons.js";
+import { Chip, Failure, Guarded, Loading, Page } from "./core/parts.js";
 import { LANGUAGES, chooseLanguage, language, t } from "./core/texts.js";
 import { Around } from "./pages/around.js";
 import { Audit } from "./pages/audit.js";
 import { Bank } from "./pages/bank.js";
 import { Doctor } from "./pages/doctor.js";
+import { Document } from "./pages/document.js";
 import { Erasure } from "./pages/erasure.js";
 import { Job } from "./pages/job.js";
 import { Memory } from "./pages/memory.js";
@@ -25,6 +27,7 @@ import { Targets } from "./pages/targets.js";
 import { Tenant } from "./pages/tenant.js";
 import { Turn } from "./pages/turn.js";
 import { Unit } from "./pages/unit.js";
+import { Vectors } from "./pages/vectors.js";
 import { Work } from "./pages/work.js";
 
 /**
@@ -36,6 +39,7 @@ const PAGES = {
   bank: { view: Bank, under: "memory", needs: "tenant" },
   session: { view: Session, under: "memory", needs: "tenant" },
   turn: { view: Turn, under: "memory", needs: "tenant" },
+  document: { view: Document, under: "memory", needs: "tenant" },
   unit: { view: Unit, under: "memory", needs: "tenant" },
   recall: { view: Recall, under: "recall", needs: "tenant" },
   people: { view: People, under: "people", needs: "tenant" },
@@ -47,6 +51,7 @@ const PAGES = {
   operate: { view: Operate, under: "operate", needs: "operator" },
   tenant: { view: Tenant, under: "operate", needs: "operator" },
   targets: { view: Targets, under: "operate", needs: "operator", stays: true },
+  vectors: { view: Vectors, under: "operate", needs: "operator" },
   audit: { view: Audit, under: "operate", needs: "operator", stays: true },
   settings: { view: Settings, under: "operate", needs: "operator" },
   doctor: { view: Doctor, under: "operate", needs: "operator" },
@@ -98,7 +103,7 @@ function Who({ who }) {
 }
 
 function View({ found, who, query, join }) {
-  if (!found) return html`<${Page} title=${t("app.unknown")}><${Empty} title=${t("app.unknown")} /><//>`;
+  if (!found) return html`<${Page} title=${t("app.unknown")}><a class="button" href=${linkTo("memory")}>${t("nav.memory")}</a><//>`;
   if (!who[found.needs])
     return html`<${Page} title=${t(`nav.${found.under}`)}><${KeyNeeded} kind=${found.needs} join=${join} /><//>`;
   return html`<${found.view} who=${who} query=${query} />`;
@@ -116,7 +121,7 @@ function Shell({ who, join, leave }) {
     <header class="side">
       <a class="brand" href=${linkTo("memory")}><img src="/console/assets/icon.svg" alt="" width="28" height="28" />Afterturn</a>
       <nav aria-label=${t("app.nav")}>
-        ${NAVIGATION.map((name) => html`<a href=${linkTo(name)} aria-current=${found?.under === name ? "page" : undefined}>${t(`nav.${name}`)}</a>`)}
+        ${NAVIGATION.map((name) => html`<a href=${linkTo(name)} aria-current=${found?.under === name ? "page" : undefined}><${Icon} name=${name} />${t(`nav.${name}`)}</a>`)}
       </nav>
       ${shown && html`<button type="button" class="small" onClick=${() => showContent(false)}>${t("gate.hide")}</button>`}
     </header>

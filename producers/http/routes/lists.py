@@ -15,6 +15,7 @@ from producers.service.listings import (
     SessionPlace,
     SessionsAnswer,
     UnitsAnswer,
+    UnitsParameters,
     UsersAnswer,
     row_as_json,
 )
@@ -67,11 +68,11 @@ async def get_session(
         "the newest turns are listed before a worker has written them; until then a change of one is busy.",
         CallerClass.READER,
         {200: DescribedAnswer("a page", (UnitsAnswer,))},
-        query=BankPageParameters,
+        query=UnitsParameters,
     ),
 )
 async def list_units(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.lists.units(call.grant, read_parameters(request, BankPageParameters))
+    page = await call.memory.lists.units(call.grant, read_parameters(request, UnitsParameters))
     return json_response(page.as_json("units", [row_as_json(one) for one in page.rows]))
 
 

@@ -10,6 +10,7 @@ from tests.patience import until
 from tests.producers.conftest import Tenant, World
 from tests.producers.console.browser import Visitor, visit
 from tests.producers.console.said import remember
+from tests.producers.console.test_console import fail
 from tests.producers.http.test_figures import STREAM
 from tests.serving import serve
 
@@ -58,6 +59,15 @@ UNDONE = """
 
 async def read_undone(visitor: Visitor) -> int:
     return int(await visitor.page.evaluate(UNDONE))
+
+
+async def test_an_alert_that_would_fire_is_told(world: World, ana: Tenant, visitor: Visitor) -> None:
+    await fail(world, ana, "The boiler is old")
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    await visitor.open("now")
+    alert = visitor.page.get_by_role("table", name="Alerts").get_by_role("row", name="AfterturnDeadLetters")
+    await alert.first.wait_for()
+    assert "Work of extraction is in quarantine" in await alert.first.inner_text()
 
 
 async def test_a_stream_goes_on_behind_its_last_event_after_a_break(world: World, browser: Browser) -> None:

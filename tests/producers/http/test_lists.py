@@ -1,6 +1,7 @@
 """Lists over HTTP: every row once, in order, whatever is written meanwhile; scoped keys see their own; cursors bind."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -61,6 +62,26 @@ async def test_every_list_is_read_to_its_end_in_order_and_shows_each_row_once(wo
     assert len({one["doc_id"] for one in await pages(tenant, "docs")}) == 5
     assert [one["bank"] for one in await pages(tenant, "banks")] == [*(f"bank {n}" for n in range(5)), "default"]
     assert await pages(tenant, "reflections") == []
+
+
+async def test_units_are_chosen_by_their_origin_and_by_their_document(world: World) -> None:
+    tenant = await world.tenant()
+    await say(tenant, "s", "1", "I live in Ghent.", "I love canals.", "I work at Riverside Hospital.", user_id="ana")
+    memory = {"content": "The boiler is old", "id": str(uuid4())}
+    assert (await tenant.http.post(f"{V1}/memories", json=memory)).status_code == 201
+    docs = [(await tenant.http.post(f"{V1}/docs", json={"content": f"Paper {n}."})).json()["doc_id"] for n in range(3)]
+    everything = await pages(tenant, "units")
+    for origin in ("message", "extraction", "document", "memory"):
+        chosen = await pages(tenant, "units", origin=origin)
+        assert chosen == [one for one in everything if one["origin"] == origin]
+        assert chosen, origin
+    [chunk] = await pages(tenant, "units", doc_id=docs[1])
+    assert chunk["text"] == "Paper 1."
+    assert await pages(tenant, "units", doc_id=docs[1], origin="memory") == []
+    cursor = (await get(tenant, "units", limit=1, origin="message"))["cursor"]
+    await get(tenant, "units", 422, cursor=cursor)
+    await get(tenant, "units", 422, cursor=cursor, origin="extraction")
+    await get(tenant, "units", 422, origin="reflection")
 
 
 async def test_what_is_written_meanwhile_shifts_no_page(world: World) -> None:

@@ -39,7 +39,7 @@ class Readings:
             done_per_s={},
             age_p95_s={},
         )
-        return FigureReport(samples=(sample,), rows={}, workers=(), status="ready", failing={}, reasons=())
+        return FigureReport(samples=(sample,), rows={}, workers=(), status="ready", failing={}, reasons=(), alerts=())
 
 
 async def test_one_reading_is_told_to_all_who_wait() -> None:

@@ -35,6 +35,22 @@ class FigureSample(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alert(Shape):
+    """An alert of `deploy/prometheus/alerts.yml` whose condition holds."""
+
+    name: str
+    """name of the alert; docs/runbook.md has a section for each"""
+    severity: str
+    """`page` or `ticket`"""
+    summary: str
+    """what is wrong"""
+    since: datetime
+    """since when the process that answers has seen the condition hold"""
+    firing: bool
+    """whether it has held for as long as the alert waits; false: the alert would be pending"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FigureReport(Shape):
     """The newest figures, and the samples of the last hour, or those after a moment."""
 
@@ -50,3 +66,5 @@ class FigureReport(Shape):
     """parts that do not work, each with the reason"""
     reasons: tuple[str, ...]
     """why the service is degraded"""
+    alerts: tuple[Alert, ...]
+    """alerts that would fire or be pending, judged from the samples of this machine; those that fire first"""

@@ -2,6 +2,8 @@
 
 const HALF = "afterturn.session";
 const PATIENCE_MS = 60_000;
+/** Of a tenant, the newest. */
+const SNAPSHOTS = 20;
 
 /** A refusal of the API, in its own words. */
 export class ApiError extends Error {
@@ -100,6 +102,12 @@ export const correctUnit = (bank, id, body) => call("PATCH", unitPath(id), { que
 export const setPin = (bank, id, pinned) => call(pinned ? "PUT" : "DELETE", `${unitPath(id)}/pin`, { query: { bank } });
 export const forgetUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, with_facts: true } });
 export const eraseUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, erase: true } });
+export const listEntities = (query) => call("GET", `${V1}/entities`, { query });
+export const listDocuments = (query) => call("GET", `${V1}/docs`, { query });
+export const getDocument = (bank, id) => call("GET", `${V1}/docs/${encodeURIComponent(id)}`, { query: { bank } });
+export const listDirectives = (query) => call("GET", `${V1}/directives`, { query });
+export const listReflections = (query) => call("GET", `${V1}/reflections`, { query });
+export const changeBank = (bank, body) => call("PATCH", `${V1}/banks`, { query: { bank }, body });
 export const listUsers = (query) => call("GET", `${V1}/users`, { query });
 export const getProfile = (query) => call("GET", `${V1}/profile`, { query });
 export const getNeighbourhood = (query) => call("GET", `${V1}/neighbourhood`, { query });
@@ -131,3 +139,12 @@ export const unsetTarget = (query) => call("DELETE", `${OPERATOR}/targets`, { qu
 export const listCalls = (query) => call("GET", `${OPERATOR}/audit`, { query });
 export const getSettings = () => call("GET", `${OPERATOR}/settings`);
 export const checkInstallation = () => call("GET", `${OPERATOR}/doctor`);
+
+const EMBEDDINGS = `${OPERATOR}/embeddings`;
+export const listGenerations = () => call("GET", EMBEDDINGS);
+export const buildGeneration = () => call("POST", `${EMBEDDINGS}/build`);
+export const compareGenerations = (query) => call("GET", `${EMBEDDINGS}/comparison`, { query });
+export const switchGeneration = (body) => call("POST", `${EMBEDDINGS}/switch`, { body });
+export const rollBackGeneration = () => call("POST", `${EMBEDDINGS}/rollback`);
+export const dropGeneration = (generation) => call("DELETE", `${EMBEDDINGS}/${generation}`);
+export const listSnapshots = (tenant) => call("GET", `${OPERATOR}/snapshots`, { query: { tenant, limit: SNAPSHOTS } });

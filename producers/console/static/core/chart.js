@@ -39,6 +39,14 @@ export function Chart({ title, times, lines, say }) {
   </figure>`;
 }
 
+/** The places of values without a neighbour, which no line shows. */
+function findLone(plot, series, show) {
+  if (show) return null;
+  const values = plot.data[series];
+  const there = (at) => values[at] !== null && values[at] !== undefined;
+  return [...values.keys()].filter((at) => there(at) && !there(at - 1) && !there(at + 1));
+}
+
 /** Options of a chart. Its colours are those of the words beside it, which the styles say for light and for dark. */
 function describe(lines, box, say, setUnder) {
   const style = (selector) => getComputedStyle(box.parentElement.querySelector(selector));
@@ -60,7 +68,7 @@ function describe(lines, box, say, setUnder) {
       ...lines.map((_line, place) => ({
         stroke: () => style(`li:nth-child(${place + 1}) .dot`).backgroundColor,
         width: 2,
-        points: { show: false },
+        points: { size: 5, filter: findLone },
       })),
     ],
   };

@@ -10,6 +10,7 @@ const CLOCK = new Intl.DateTimeFormat(place, { hour: "2-digit", minute: "2-digit
 const NUMBER = new Intl.NumberFormat(language);
 const SCORE = new Intl.NumberFormat(language, { minimumFractionDigits: 3, maximumFractionDigits: 3 });
 const RATE = new Intl.NumberFormat(language, { maximumSignificantDigits: 3 });
+const SHARE = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });
 const MS = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
 
 export const number = (value) => NUMBER.format(value);
@@ -17,6 +18,8 @@ export const score = (value) => SCORE.format(value);
 export const rate = (value) => RATE.format(value);
 /** The time of day of a moment, in seconds since 1970, in the reader's zone. */
 export const clock = (seconds) => CLOCK.format(seconds * 1000);
+/** A part of a whole, from 0 to 1. */
+export const share = (value) => SHARE.format(value);
 export const ms = (value) => MS.format(value);
 
 /** A moment in the reader's zone, with UTC on hover. */

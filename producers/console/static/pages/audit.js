@@ -26,7 +26,7 @@ export function Audit({ query }) {
     { name: "since_s", label: t("audit.since"), options: Object.entries(SINCE).map(([value, text]) => [value, t(text)]) },
     { name: "refused", label: t("audit.result"), options: [["true", t("audit.refused")]] },
   ];
-  const columns = [t("job.at"), t("audit.operation"), t("audit.door"), t("operate.tenant"), t("audit.key"), t("audit.result"), t("recall.took")];
+  const columns = [t("job.at"), t("audit.operation"), t("audit.who"), t("audit.result"), t("recall.took")];
   return html`<${OperatePage} now="audit">
     <${Filters} page="audit" label=${t("work.filters")} filter=${filter} fields=${fields} />
     <${Loaded} of=${calls}>${(found) =>
@@ -37,12 +37,16 @@ export function Audit({ query }) {
   <//>`;
 }
 
+const KeyOf = ({ call }) => {
+  if (call.key_label) return html`<${Named} name=${call.key_label} />`;
+  return call.key_id ? html`<code class="id">${call.key_id.slice(0, 8)}</code>` : html`<${Said} text=${call.actor || "–"} most=${80} />`;
+};
+
 const describe = (one) => [
   html`<${Moment} at=${one.at} />`,
-  html`<code class="operation">${one.operation}</code>`,
-  one.door,
-  one.tenant ? html`<${Named} name=${one.tenant} />` : html`<span class="quiet">–</span>`,
-  one.key_label ? html`<${Named} name=${one.key_label} />` : one.key_id ? html`<code class="id">${one.key_id.slice(0, 8)}</code>` : html`<${Said} text=${one.actor || "–"} most=${80} />`,
+  html`<span><code class="operation">${one.operation}</code> <span class="quiet block">${one.door}</span></span>`,
+  html`<span>${one.tenant && html`<${Named} name=${one.tenant} />`}
+    <span class=${one.tenant ? "quiet block" : "quiet"}><${KeyOf} call=${one} /></span></span>`,
   one.code ? html`<${Chip} kind="status-dead">${one.code}<//>` : html`<${Chip} kind="good">${one.status ?? "–"}<//>`,
   html`<span class="nowrap">${t("recall.ms", { n: ms(one.took_ms) })}</span>`,
 ];

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { createErasure, getErasure, previewErasure } from "../core/api.js";
+import { BankField, useBank } from "../core/banks.js";
 import { Moment, Said, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Chip, Copy, Failure, Loaded } from "../core/parts.js";
@@ -18,7 +19,7 @@ export function Erasure({ who, query: { id } }) {
 }
 
 /** The body of an erasure of what the fields name. */
-function bodyOf({ kind, bank, name }) {
+function bodyOf({ kind, name }, bank) {
   const body = { kind };
   if (kind !== "user") body.bank = bank.trim();
   if (NAMED_BY[kind]) body[NAMED_BY[kind]] = name.trim();
@@ -26,7 +27,12 @@ function bodyOf({ kind, bank, name }) {
 }
 
 function Ask({ who }) {
-  const [given, give] = useState({ kind: "session", bank: "default", name: "" });
+  const [given, give] = useState({ kind: "session", name: "" });
+  const of = useBank();
+  const choose = (bank) => {
+    of.choose(bank);
+    set({});
+  };
   const [state, set] = useState({});
   const [sure, setSure] = useState(false);
   const [receipt, setReceipt] = useState("");
@@ -38,12 +44,12 @@ function Ask({ who }) {
     event.preventDefault();
     set({ busy: true });
     try {
-      set({ found: await previewErasure(bodyOf(given)) });
+      set({ found: await previewErasure(bodyOf(given, of.bank)) });
     } catch (error) {
       set({ error });
     }
   };
-  const erase = async () => (await createErasure(bodyOf(given))).erasure_id;
+  const erase = async () => (await createErasure(bodyOf(given, of.bank))).erasure_id;
   const look = (event) => {
     event.preventDefault();
     location.hash = linkTo("erasure", { id: receipt.trim() });
@@ -52,7 +58,7 @@ function Ask({ who }) {
       <div class="fields">
         <div><label for="kind">${t("erasure.kind")}</label>
           <select id="kind" value=${given.kind} onChange=${put("kind")}>${Object.keys(NAMED_BY).map((one) => html`<option value=${one}>${t(`erasure.kind.${one}`)}</option>`)}</select></div>
-        ${given.kind !== "user" && html`<div><label for="bank">${t("work.bank")}</label><input id="bank" value=${given.bank} onInput=${put("bank")} required /></div>`}
+        ${given.kind !== "user" && html`<${BankField} of=${{ ...of, choose }} />`}
         ${NAMED_BY[given.kind] && html`<div><label for="name">${t(`erasure.name.${given.kind}`)}</label><input id="name" value=${given.name} onInput=${put("name")} required /></div>`}
       </div>
       <div class="actions start">
@@ -69,7 +75,7 @@ function Ask({ who }) {
     </section>`}
     ${sure && html`<${Change} title=${t("erasure.sure")} verb=${t("erasure.erase")} act=${erase} close=${() => setSure(false)}
       done=${(made) => (location.hash = linkTo("erasure", { id: made }))} danger>
-      <p class="strong">${t(`erasure.kind.${given.kind}`)} <${Said} text=${given.name || given.bank} most=${120} /></p>
+      <p class="strong">${t(`erasure.kind.${given.kind}`)} <${Said} text=${given.name || of.bank} most=${120} /></p>
       <p>${t("erasure.will")}</p>
     <//>`}
     <form class="card spaced" onSubmit=${look}>

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { FIGURES } from "../core/api.js";
 import { Chart } from "../core/chart.js";
 import { EventStream } from "../core/events.js";
-import { Moment, age, ms, number, rate } from "../core/format.js";
+import { Moment, Prose, age, ms, number, rate } from "../core/format.js";
 import { linkTo } from "../core/hooks.js";
 import { Chip, Empty, Failure, Loading, Page, Table } from "../core/parts.js";
 import { t } from "../core/texts.js";
@@ -60,10 +60,31 @@ function Figures({ report, samples }) {
     ${[...Object.entries(report.failing).map(([part, why]) => `${part}: ${why}`), ...report.reasons].map(
       (reason) => html`<p class="note warn">${reason}</p>`,
     )}
+    <${Alerts} alerts=${report.alerts} />
     <${Charts} samples=${samples} stages=${Object.keys(report.rows)} />
     <${Stages} rows=${report.rows} oldest=${newest.oldest_s || {}} />
     <${Workers} workers=${report.workers} />`;
 }
+
+function Alerts({ alerts }) {
+  const firing = alerts.filter((one) => one.firing);
+  const pending = alerts.filter((one) => !one.firing);
+  return html`<section class="spaced">
+    <h2>${t("now.alerts")}</h2>
+    <p class="quiet"><${Prose} text=${t("now.alerts.help")} /> ${firing.length === 0 && t("now.alerts.none")}</p>
+    ${firing.length > 0 && html`<${AlertTable} label=${t("now.alerts")} alerts=${firing} />`}
+    ${pending.length > 0 &&
+    html`<details><summary>${t("now.pending", { n: number(pending.length) })}</summary><${AlertTable} label=${t("now.pending", { n: number(pending.length) })} alerts=${pending} /></details>`}
+  </section>`;
+}
+
+const AlertTable = ({ label, alerts }) => html`<div class="framed spaced"><${Table} label=${label} columns=${[t("now.alert"), t("now.severity"), t("now.what"), t("operate.since")]}
+  rows=${alerts.map((one) => [
+    html`<span class="strong">${one.name}</span>`,
+    html`<${Chip} kind=${one.severity === "page" ? "status-dead" : "warn"}>${t(`severity.${one.severity}`)}<//>`,
+    one.summary,
+    html`<${Moment} at=${one.since} />`,
+  ])} /></div>`;
 
 /** The last hour. A stage without a figure has none of it; where the ledger was not read, the line is broken. */
 function Charts({ samples, stages }) {

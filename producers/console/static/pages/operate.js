@@ -8,7 +8,7 @@ import { Change, Copy, Empty, Page, Paged, Table, Tabs } from "../core/parts.js"
 import { t } from "../core/texts.js";
 
 const PAGE = 50;
-const PAGES = ["operate", "targets", "audit", "settings", "doctor", "erasure"];
+const PAGES = ["operate", "targets", "vectors", "audit", "settings", "doctor", "erasure"];
 
 /** A page below Operate, with the ways to the others. */
 export const OperatePage = ({ now, children, ...more }) => html`<${Page} title=${t(`operate.${now}`)} lead=${t(`operate.${now}.lead`)} ...${more}>

@@ -2,6 +2,7 @@
 
 import { html, useRef } from "../vendor/htm-preact.js";
 import { listUsers } from "../core/api.js";
+import { BankField, useBank } from "../core/banks.js";
 import { Named } from "../core/format.js";
 import { linkTo } from "../core/hooks.js";
 import { Empty, Page, Paged, Table } from "../core/parts.js";
@@ -11,10 +12,10 @@ const PAGE = 50;
 
 export function People() {
   const name = useRef();
-  const bank = useRef();
+  const bank = useBank();
   const look = (event) => {
     event.preventDefault();
-    location.hash = linkTo("person", { name: name.current.value.trim(), bank: bank.current.value.trim() });
+    location.hash = linkTo("person", { name: name.current.value.trim(), bank: bank.bank.trim() });
   };
   const rows = ({ users }) =>
     users.length
@@ -35,7 +36,7 @@ export function People() {
     <form class="card" onSubmit=${look}>
       <div class="fields">
         <div><label for="name">${t("people.name")}</label><input id="name" ref=${name} required /></div>
-        <div><label for="bank">${t("recall.bank")}</label><input id="bank" ref=${bank} defaultValue="default" required /></div>
+        <${BankField} of=${bank} />
       </div>
       <button type="submit">${t("people.look")}</button>
     </form>

@@ -1,9 +1,10 @@
 // The recall explorer: a question as an agent asks it, and why each result stands where it stands.
 
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
-import { listBanks, recall } from "../core/api.js";
+import { recall } from "../core/api.js";
+import { BankField, useBank } from "../core/banks.js";
 import { Moment, Named, Said, ms, number, score } from "../core/format.js";
-import { linkTo, useLoad } from "../core/hooks.js";
+import { linkTo } from "../core/hooks.js";
 import { Comparison } from "../core/comparison.js";
 import { Chip, Copy, Empty, Failure, Loading, Page, Table } from "../core/parts.js";
 import { FILTERS, MOST, SETTINGS, bodyOf, explainMiss } from "../core/recalls.js";
@@ -12,7 +13,6 @@ import { t } from "../core/texts.js";
 const ROLES = ["user", "assistant", "tool", "system", "developer"];
 const KINDS = ["world", "experience", "opinion", "observation", "mental_model"];
 const ARM_COLOURS = ["dense", "lexical", "time", "recent", "pinned"];
-const BANKS = 200;
 
 export function Recall({ query }) {
   const [asked, setAsked] = useState(null);
@@ -52,9 +52,8 @@ function Form({ query, ask, busy }) {
   const [chosen, setChosen] = useState(() =>
     Object.fromEntries(SETTINGS.filter((name) => query[name]).map((name) => [name, query[name]])),
   );
-  const [bank, setBank] = useState(query.bank || "default");
+  const of = useBank(query.bank);
   const question = useRef();
-  const banks = useLoad(() => listBanks({ limit: BANKS }), []);
   useEffect(() => question.current.focus(), []);
   const put = (name, value) => {
     const next = { ...chosen };
@@ -64,7 +63,7 @@ function Form({ query, ask, busy }) {
   };
   const submit = (event) => {
     event.preventDefault();
-    ask(question.current.value, bank, chosen);
+    ask(question.current.value, of.bank, chosen);
   };
   const submitOnEnter = (event) => {
     if (event.key === "Enter" && !event.shiftKey) submit(event);
@@ -94,12 +93,7 @@ function Form({ query, ask, busy }) {
     <textarea id="question" ref=${question} rows="2" required maxlength="16000" placeholder=${t("recall.placeholder")}
       onKeyDown=${submitOnEnter}></textarea>
     <div class="fields">
-      <div>
-        <label for="bank">${t("recall.bank")}</label>
-        <input id="bank" list="banks" value=${bank} required disabled=${Boolean(chosen.across_banks)}
-          onInput=${(event) => setBank(event.target.value)} />
-        <datalist id="banks">${(banks.value?.banks || []).map((one) => html`<option value=${one.bank}></option>`)}</datalist>
-      </div>
+      <${BankField} of=${of} disabled=${Boolean(chosen.across_banks)} />
       ${text("user_id")}
     </div>
     <details open=${count > 0}>

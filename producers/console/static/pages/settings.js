@@ -8,6 +8,12 @@ import { Chip, Empty, Loaded, Table } from "../core/parts.js";
 import { t } from "../core/texts.js";
 import { OperatePage } from "./operate.js";
 
+/** From what kind of place a value is, and the name there. */
+function Origin({ text }) {
+  const [kind, ...name] = text.split(" ");
+  return html`<span>${kind} <code class="id block whole">${name.join(" ")}</code></span>`;
+}
+
 export function Settings() {
   const settings = useLoad(getSettings, []);
   const [word, setWord] = useState("");
@@ -28,9 +34,9 @@ export function Settings() {
           ? html`<${Empty} title=${t("settings.none")} />`
           : html`<div class="framed"><${Table} label=${t("operate.settings")} columns=${[t("settings.name"), t("settings.value"), t("settings.origin")]}
               rows=${shown.map((one) => [
-                html`<code class="id strong">${one.key}</code> ${ignored.has(one.key) && html`<${Chip} kind="warn">${t("settings.ignored")}<//>`}`,
+                html`<code class="id strong whole">${one.key}</code> ${ignored.has(one.key) && html`<${Chip} kind="warn">${t("settings.ignored")}<//>`}`,
                 one.value === null || one.value === "" ? html`<span class="quiet">–</span>` : html`<${Said} text=${String(one.value)} most=${300} />`,
-                one.origin === "default" ? html`<span class="quiet">${t("settings.default")}</span>` : html`<${Said} text=${one.origin} most=${120} />`,
+                one.origin === "default" ? html`<span class="quiet">${t("settings.default")}</span>` : html`<${Origin} text=${one.origin} />`,
               ])} /></div>`}`;
     }}<//>
   <//>`;

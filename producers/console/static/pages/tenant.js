@@ -1,8 +1,8 @@
 // A tenant: its keys, made, rotated and revoked; its quotas.
 
 import { html, useRef, useState } from "../vendor/htm-preact.js";
-import { getQuotas, getTenant, listKeys, revokeKey, rotateKey, setQuota } from "../core/api.js";
-import { Moment, Named, Said, number } from "../core/format.js";
+import { getQuotas, getTenant, listKeys, listSnapshots, revokeKey, rotateKey, setQuota } from "../core/api.js";
+import { Moment, Named, Prose, Said, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Chip, Copy, Empty, Loaded, Page, Table } from "../core/parts.js";
 import { t } from "../core/texts.js";
@@ -26,6 +26,7 @@ export function Tenant({ who, query: { id } }) {
     </dl>
     <${KeysOf} who=${who} tenant=${found.name} changed=${tenant.reload} />
     <${QuotasOf} tenant=${found.name} />
+    <${SnapshotsOf} tenant=${found.name} />
   <//>`}<//>`;
 }
 
@@ -158,3 +159,26 @@ function SetQuota({ tenant, of, close, done }) {
     </div>
   <//>`;
 }
+
+/** Exports and imports: they are made by the command line, whose files a browser does not hold. */
+function SnapshotsOf({ tenant }) {
+  const found = useLoad(() => listSnapshots(tenant), [tenant]);
+  const columns = [t("snapshot.kind"), t("keys.state"), t("snapshot.parts"), t("snapshot.events"), t("snapshot.by"), t("snapshot.begun"), t("snapshot.finished")];
+  return html`<section class="spaced">
+    <h2>${t("snapshot.title")}</h2>
+    <p class="quiet"><${Prose} text=${t("snapshot.help")} /></p>
+    <${Loaded} of=${found}>${({ snapshots }) =>
+      snapshots.length > 0 &&
+      html`<div class="framed spaced"><${Table} label=${t("snapshot.title")} columns=${columns} rows=${snapshots.map(describeSnapshot)} /></div>`}<//>
+  </section>`;
+}
+
+const describeSnapshot = (one) => [
+  html`<span class="strong">${t(`snapshot.${one.kind}`)}</span>`,
+  html`<${Chip} kind=${one.status === "done" ? "good" : "warn"}>${t(`snapshot.${one.status}`)}<//>`,
+  html`<span>${one.parts.length ? one.parts.join(", ") : t("snapshot.bare")} ${one.masked && html`<${Chip}>${t("snapshot.masked")}<//>`} ${one.dry_run && html`<${Chip}>${t("snapshot.dry")}<//>`}</span>`,
+  number(one.counts.events ?? one.counts.total),
+  html`<${Said} text=${one.made_by} most=${80} />`,
+  html`<${Moment} at=${one.started_at} />`,
+  one.finished_at ? html`<${Moment} at=${one.finished_at} />` : html`<span class="quiet">–</span>`,
+];

@@ -6,6 +6,7 @@ import { Moment, Named, Said, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Chip, Empty, Gate, Loaded, Page, Paged, Status, bankCrumb } from "../core/parts.js";
 import { t } from "../core/texts.js";
+import { Drawn } from "../core/units.js";
 
 const WATCH_MS = 1000;
 // Of a page, so that no answer is long however long the turn is.
@@ -60,15 +61,17 @@ function Messages({ of }) {
     return { ...found, has_more: found.more_messages, cursor: (found.messages.at(-1)?.ordinal ?? 0) + 1 };
   };
   return html`<${Paged} load=${load} keys=${Object.values(of)} empty=${html`<${Empty} title=${t("turn.none")} />`}
-    rows=${({ messages }) => messages.map((one) => html`<a class=${`card unit role-${one.role}`} href=${linkTo("unit", { bank: of.bank, unit_id: one.unit_id })}>
-      <span class="meta">
+    rows=${({ messages }) => messages.map((one) => html`<article class=${`card unit role-${one.role}`}>
+      <p class="meta">
         <${Chip}>${one.role}<//>
         ${one.name && html`<span class="strong"><${Named} name=${one.name} /></span>`}
         <${Moment} at=${one.occurred_at} />
         ${one.parts.length > 0 && html`<span>${t("turn.parts", { n: number(one.parts.length) })}</span>`}
         ${one.cut && html`<span>${t("turn.cut")}</span>`}
-      </span>
-      <span class="unit-text"><${Said} text=${one.content} /></span>
-    </a>`)}
+        <a href=${linkTo("unit", { bank: of.bank, unit_id: one.unit_id })}>${t("unit.title")}</a>
+      </p>
+      <p class="unit-text"><${Said} text=${one.content} /></p>
+      <${Drawn} bank=${of.bank} id=${one.unit_id} />
+    </article>`)}
   />`;
 }

@@ -6,6 +6,7 @@ import { Moment, Named, Said, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Chip, Copy, Empty, Gate, Loaded, Page, bankCrumb } from "../core/parts.js";
 import { t } from "../core/texts.js";
+import { Beside } from "../core/units.js";
 
 const LONGEST = 20000;
 
@@ -72,7 +73,7 @@ function ShownUnit({ who, bank, id }) {
 
 function* describe(bank, unit) {
   yield [t("unit.id"), html`<code class="id">${unit.unit_id}</code> <${Copy} text=${unit.unit_id} />`];
-  yield [t("unit.origin"), unit.origin];
+  yield [t("unit.origin"), t(`origin.${unit.origin}`)];
   if (unit.name || unit.role)
     yield [t("unit.speaker"), html`<${Named} name=${[unit.name, unit.role].filter(Boolean).join(" · ")} />`];
   if (unit.session_id)
@@ -98,15 +99,10 @@ function* describe(bank, unit) {
   }
   if (unit.expires_at) yield [t("unit.expires"), html`<${Moment} at=${unit.expires_at} />`];
   if (unit.entities.length)
-    yield [t("unit.entities"), unit.entities.map((name) => html`<${Chip}><${Named} name=${name} /><//> `)];
+    yield [t("unit.entities"), html`<span class="chips">${unit.entities.map((name) => html`<a class="chip" href=${linkTo("around", { bank, name })}><${Named} name=${name} /></a> `)}</span>`];
   if (Object.keys(unit.metadata).length)
     yield [t("unit.metadata"), html`<${Said} text=${JSON.stringify(unit.metadata)} most=${2000} />`];
 }
-
-const Beside = ({ bank, id, text, kind }) => html`<a class="card unit" href=${linkTo("unit", { bank, unit_id: id })}>
-  <span class="unit-text"><${Said} text=${text} most=${200} /></span>
-  ${kind && html`<span class="meta"><${Chip}>${kind}<//></span>`}
-</a>`;
 
 /** Raise where the unit is no longer as it was seen: a change made elsewhere is told, not overwritten. */
 async function requireSeen(bank, seen) {

@@ -37,9 +37,9 @@ export function Work({ query }) {
     ${said && html`<p class="toast" role="status">${said}</p>`}
     <div class="actions start spaced">
       <${Count} filter=${filter} key=${`${JSON.stringify(filter)}${round}`} />
-      <button type="button" onClick=${() => setOpen({ action: "retry" })}>${t("work.retry.all")}</button>
-      <button type="button" class="danger" onClick=${() => setOpen({ action: "drop" })}>${t("work.drop.all")}</button>
-      <button type="button" onClick=${() => setOpen({ action: "settle" })}>${t("work.settle.all")}</button>
+      <button type="button" onClick=${() => setOpen({ action: "retry" })}>${t("work.retry.many")}</button>
+      <button type="button" class="danger" onClick=${() => setOpen({ action: "drop" })}>${t("work.drop.many")}</button>
+      <button type="button" onClick=${() => setOpen({ action: "settle" })}>${t("work.settle.many")}</button>
     </div>
     <${Paged} load=${(cursor) => listJobs({ ...filter, limit: PAGE, cursor })} keys=${[JSON.stringify(filter), round]}
       rows=${rows} empty=${empty} />
