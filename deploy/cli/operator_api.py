@@ -166,7 +166,7 @@ def find_operator_key(stack: Stack) -> str:
     if key.startswith(OPERATOR_PREFIX):
         return key
     try:
-        return stack.operator_key_file.read_text(encoding="ascii").strip() if stack.operator_key_file else ""
+        return stack.operator_key()
     except (OSError, UnicodeDecodeError):
         return ""
 

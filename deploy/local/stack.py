@@ -98,6 +98,10 @@ class Stack(BaseModel):
         """Return the API key of the stack's default host; raises OSError when its file cannot be read."""
         return self.key.get_secret_value() if self.key else self.api_key_file.read_text(encoding="ascii").strip()
 
+    def operator_key(self) -> str:
+        """Return the key of this machine's operator, or ''; raises OSError when its file cannot be read."""
+        return self.operator_key_file.read_text(encoding="ascii").strip() if self.operator_key_file else ""
+
 
 def choose_data_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Return the default data folder: AFTERTURN_DATA, else the platform's folder for user data."""

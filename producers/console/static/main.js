@@ -4,7 +4,7 @@ import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { NoAnswer, onSessionEnd, session, signOut, whoIsSignedIn } from "./core/api.js";
 import { Named } from "./core/format.js";
 import { linkTo, showContent, useAddress, useContentShown } from "./core/hooks.js";
-import { Icon } from "./core/icons.js";
+import { ICON, Icon } from "./core/icons.js";
 import { Chip, Failure, Guarded, Loading, Page } from "./core/parts.js";
 import { LANGUAGES, chooseLanguage, language, t } from "./core/texts.js";
 import { Around } from "./pages/around.js";
@@ -119,7 +119,7 @@ function Shell({ who, join, leave }) {
       document.querySelector("h1")?.focus();
     }}>${t("app.skip")}</a>
     <header class="side">
-      <a class="brand" href=${linkTo("memory")}><img src="/console/assets/icon.svg" alt="" width="28" height="28" />Afterturn</a>
+      <a class="brand" href=${linkTo("memory")}><img src=${ICON} alt="" width="28" height="28" />Afterturn</a>
       <nav aria-label=${t("app.nav")}>
         ${NAVIGATION.map((name) => html`<a href=${linkTo(name)} aria-current=${found?.under === name ? "page" : undefined}><${Icon} name=${name} />${t(`nav.${name}`)}</a>`)}
       </nav>

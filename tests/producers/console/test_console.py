@@ -15,7 +15,7 @@ from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.operator_keys import OperatorKeys
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
-from tests.producers.console.browser import Visitor, visit
+from tests.producers.console.browser import COLOUR_RULES, Visitor, visit
 from tests.producers.console.said import remember
 from tests.serving import serve
 from tests.workers.targets import hand_to
@@ -574,6 +574,16 @@ async def test_the_console_is_worked_by_keyboard_alone_and_speaks_german(ana: Te
     assert "bank=default" in visitor.page.url
 
 
+#: Writes something that can be read on the light page and not on the dark one.
+GREY_IN_THE_DARK = """
+() => {
+    const text = document.createElement("p");
+    text.style.color = "light-dark(#000, #333)";
+    text.textContent = "grey";
+    document.querySelector("main").append(text);
+}"""
+
+
 async def test_what_would_be_a_fault_is_found(ana: Tenant, browser: Browser, url: str) -> None:
     """The watch of the other tests sees a refused style, an error of a script, an alert and an unreadable picture."""
     with pytest.raises(AssertionError) as found:
@@ -589,6 +599,10 @@ async def test_what_would_be_a_fault_is_found(ana: Tenant, browser: Browser, url
                 }"""
             )
             assert "image-alt" in "".join(await visitor.find_serious_faults())
+            await visitor.page.evaluate(GREY_IN_THE_DARK)
+            assert "color-contrast" not in "".join(await visitor.find_serious_faults())
+            await visitor.page.emulate_media(color_scheme="dark")
+            assert "color-contrast" in "".join(await visitor.find_serious_faults(COLOUR_RULES))
     for what in ("style-src", "a fault of a script", "an alert"):
         assert what in str(found.value)
 

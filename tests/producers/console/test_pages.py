@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from producers.console.pages import FOLDER, HEADERS, read_files
+from producers.console.pages import FOLDER, HEADERS, KEPT, find_version, read_files
 from tests.packages import find_or_skip
 from tests.producers.conftest import World
 
@@ -55,9 +55,41 @@ async def test_a_file_is_compressed_where_asked_and_not_sent_twice(world: World)
     assert (again.status_code, again.content) == (304, b"")
 
 
+async def test_files_are_kept_under_their_version_and_no_page_mixes_two(world: World) -> None:
+    async with world.client() as client:
+        page = (await client.get("/console")).text
+        named = re.findall(r'(?:href|src)="(/console/assets/[^"]+)"', page)
+        [version] = {one.split("/")[3] for one in named}
+        for one in named:
+            reply = await client.get(one)
+            assert (reply.status_code, reply.headers["cache-control"]) == (200, KEPT["cache-control"]), one
+        # A page of another version, as during an upgrade, is given these, and keeps none of them.
+        other = await client.get(f"/console/assets/{'0' * 32}/main.js")
+        page_again = await client.get("/console")
+    assert version != "0" * 32
+    assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
+    assert page_again.headers["cache-control"] == "no-cache"
+    told = {one.partition(f"{version}/")[2] for one in named}
+    assert told == set(read_files()) - {"index.html"}, "every file is asked for at once"
+
+
+def test_the_version_is_of_every_file() -> None:
+    files = {"a.js": b"1", "b.js": b"2"}
+    assert len({find_version(one) for one in (files, {**files, "b.js": b"3"}, {"a.js": b"1", "c.js": b"2"})}) == 3
+
+
 async def test_no_other_file_is_given_away(world: World) -> None:
     async with world.client() as client:
-        for path in ("", "../pages.py", "%2e%2e/pages.py", "vendor", "nothing.js", "vendor/LICENSE.htm"):
+        for path in (
+            "",
+            "0" * 32,
+            f"{'0' * 32}/../pages.py",
+            "../pages.py",
+            "%2e%2e/pages.py",
+            "vendor",
+            "nothing.js",
+            "vendor/LICENSE.htm",
+        ):
             assert (await client.get(f"/console/assets/{path}")).status_code == 404
 
 

@@ -2,6 +2,9 @@
 
 import { html } from "../vendor/htm-preact.js";
 
+/** The address of the product's own icon. */
+export const ICON = new URL("../icon.svg", import.meta.url).pathname;
+
 const PATHS = {
   now: "M2.5 10h3l2.5-6 4 12 2.5-6h3",
   work: "M3 5h3M3 10h3M3 15h3M9 5h8M9 10h8M9 15h8",

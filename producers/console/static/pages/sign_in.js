@@ -1,6 +1,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { session, signIn } from "../core/api.js";
 import { Prose } from "../core/format.js";
+import { ICON } from "../core/icons.js";
 import { Failure } from "../core/parts.js";
 import { t } from "../core/texts.js";
 
@@ -47,7 +48,7 @@ export function KeyForm({ label, link, note, done, children }) {
 export function SignIn({ link, ended, done }) {
   useEffect(() => void (document.title = `${t("in.title")} · Afterturn`), []);
   return html`<main class="sign-in" id="content">
-    <img src="/console/assets/icon.svg" alt="" width="56" height="56" />
+    <img src=${ICON} alt="" width="56" height="56" />
     <h1>Afterturn</h1>
     <p class="lead">${t("in.lead")}</p>
     <${KeyForm} label=${t("in.key")} link=${link} note=${ended && t("in.ended")} done=${done}>
