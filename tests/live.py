@@ -56,6 +56,7 @@ LIVE: Mapping[str, tuple[str, ...]] = {
     "tests/faults/test_chaos.py": ("test_an_unknown_sabotage_is_wrong_usage",),
     "tests/faults/test_kills.py": (),
     "tests/faults/test_turn_queue.py": (),
+    "tests/producers/console/test_processes.py": (),
 }
 
 
