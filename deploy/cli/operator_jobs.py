@@ -21,8 +21,6 @@ from store.ledger.stages import Stage
 
 #: Rows of one page.
 PAGE = 1000
-#: Rows between two lines of progress.
-PROGRESS_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +118,12 @@ def change_rows(
 ) -> None:
     """Change the rows of these turns (none: of the selection) after a confirmation, and print how many were changed.
 
-    Exits 1 when some were refused.
+    Of a selection, the rows that were counted are changed: one that fails later is left out. Exits 1 when some were
+    refused.
     """
-    named = _read_named_jobs(api, turns, selection) if turns else None
-    selected = sum(count_jobs(api, selection).values()) if named is None else len(named)
+    named = _read_named_jobs(api, turns, selection) if turns else []
+    counted = [] if turns else _count_each(api, selection)
+    selected = len(named) + sum(one.rows for one in counted)
     if turns and not selected:
         raise exit_with("there is no such row in a status that this can change", 1)
     if dry_run:
@@ -131,11 +131,12 @@ def change_rows(
         return
     if selected > 1 and not yes:
         confirm_change(f"{selected} rows would be {change.done}.", "--yes, or look with --dry-run first")
-    changed = ChangeCount()
-    for page in _read_pages(api, selection) if named is None else [named]:
-        changed += _change_page(api, page, change)
-        if changed.seen % PROGRESS_ROWS < len(page) <= changed.seen - len(page):
-            print_notice(f"{changed.changed} of {selected} {change.done}")
+    changed = _change_page(api, named, change)
+    for one in counted:
+        for told in _change_counted(api, one, change):
+            changed += told
+            if changed.seen < selected:
+                print_notice(f"{changed.changed} of {selected} {change.done}")
     _print_counts(change, changed, dry_run=False, as_json=as_json)
     if changed.refused:
         raise typer.Exit(1)
@@ -167,14 +168,34 @@ def _read_named_jobs(api: OperatorApi, turns: Sequence[str], selection: JobSelec
     return list(found.values())
 
 
-def _read_pages(api: OperatorApi, selection: JobSelection) -> Iterator[Sequence[Job]]:
-    """Yield the rows of a selection in pages; a row that changes meanwhile does not come twice."""
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A query, the number of its rows, and when they were counted."""
+
+    asked: Mapping[str, Any]
+    rows: int
+    at: str
+
+
+def _count_each(api: OperatorApi, selection: JobSelection) -> list[_Counted]:
+    """Count the rows of each query of a selection."""
+    found = []
     for asked in selection.queries(api):
-        cursor, more = None, True
-        while more:
-            page = read_answer(JobPage, api.call("GET", "/jobs", **asked, limit=PAGE, cursor=cursor))
-            yield page.jobs
-            cursor, more = page.cursor, page.has_more
+        told = api.call("GET", "/jobs/count", **asked)
+        found.append(_Counted(asked, sum(told[status] for status in OPEN_STATUSES), told["counted_at"]))
+    return found
+
+
+def _change_counted(api: OperatorApi, counted: _Counted, change: BulkChange) -> Iterator[ChangeCount]:
+    """Change the rows that were counted; the service works at it for some seconds a call, and each is yielded."""
+    where = {name: value for name, value in counted.asked.items() if value is not None}
+    body = {**change.body, "where": where, "counted_at": counted.at}
+    cursor, more = None, bool(counted.rows)
+    while more:
+        told = api.call("POST", "/jobs/matching", body if cursor is None else {**body, "cursor": cursor})
+        yield ChangeCount(told["changed"] + told["left"], told["changed"])
+        cursor = told["cursor"]
+        more = cursor is not None
 
 
 def _change_page(api: OperatorApi, jobs: Sequence[Job], change: BulkChange) -> ChangeCount:

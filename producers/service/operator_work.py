@@ -145,7 +145,9 @@ class MatchingBody(RequestModel):
     action: Literal["retry", "drop", "settle"] = Field(
         description="whether to requeue dead rows (`retry`), mark rows as skipped, or settle deliveries of a `state`"
     )
-    where: JobFilter = Field(description="filter of the rows; `retry` needs `status` `dead`, `settle` a `state`")
+    where: JobFilter = Field(
+        description="filter of the rows; `retry` needs `status` `dead` or a `state`, `settle` a `state`"
+    )
     counted_at: Moment = Field(description="time of the count that the caller saw: rows that failed later are left out")
     reason: Text = Field("", max_length=200, description="why they are dropped")
     found: DeliveryFinding | None = Field(
@@ -268,8 +270,8 @@ class OperatorWork:
         if body.action == "drop":
             return lambda rows: quarantine.drop(rows, body.reason)
         if body.action == "retry":
-            if body.where.status != "dead":
-                raise Invalid(FieldProblem("where.status", "must be dead: nothing else is retried"))
+            if body.where.status != "dead" and body.where.state is None:
+                raise Invalid(FieldProblem("where.status", "must be dead, or `state` named: nothing else is retried"))
             return quarantine.retry
         found, state = body.found, body.where.state
         if state not in UNSETTLED:

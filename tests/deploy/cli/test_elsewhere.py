@@ -258,7 +258,8 @@ ROW = {
     "waits_for": None,
     "worker": None,
 }
-COUNTED = {"pending": 0, "running": 0, "unknown": 0, "dead": 1}
+AT = "2026-03-02T09:30:00+00:00"
+COUNTED = {"pending": 0, "running": 0, "unknown": 0, "dead": 3, "counted_at": AT}
 WORKER = {
     "worker": "app-1:1:2",
     "version": "0.1.0",
@@ -269,7 +270,6 @@ WORKER = {
     "claims": 0,
 }
 LISTED = {"jobs": [ROW], "cursor": None, "has_more": False}
-CHANGED = {"ok": True, "changed": 1, "left": 0}
 #: A command, what the service answers in turn, what it was last asked, and what the command says.
 COMMANDS: dict[str, tuple[list[Any], tuple[str, Any], dict[str, Any]]] = {
     "worker drain app-1:1:2 --wait 1m": (
@@ -283,9 +283,13 @@ COMMANDS: dict[str, tuple[list[Any], tuple[str, Any], dict[str, Any]]] = {
         {"jobs": [ROW], "has_more": False},
     ),
     "jobs retry --host acme --yes": (
-        [COUNTED, LISTED, CHANGED],
-        ("POST /jobs", {"action": "retry", "tenant": "acme", "stage": "extraction", "ids": [ROW["id"]]}),
-        {"dry_run": False, "selected": 1, "retried": 1, "left": 0},
+        # The service works at them for some seconds a call.
+        [COUNTED, {"changed": 2, "left": 0, "cursor": "on"}, {"changed": 1, "left": 0, "cursor": None}],
+        (
+            "POST /jobs/matching",
+            {"action": "retry", "where": {"tenant": "acme", "status": "dead"}, "counted_at": AT, "cursor": "on"},
+        ),
+        {"dry_run": False, "selected": 3, "retried": 3, "left": 0},
     ),
 }
 

@@ -53,7 +53,11 @@ def named(**labels: str) -> frozenset[tuple[str, str]]:
 
 
 def test_a_condition_holds_for_what_it_is_true_of() -> None:
-    rows = {("embedding", "dead"): 2.0, ("embedding", "pending"): 9.0, ("projection", "dead"): 0.0}
+    rows: dict[tuple[str, ...], float] = {
+        ("embedding", "dead"): 2.0,
+        ("embedding", "pending"): 9.0,
+        ("projection", "dead"): 0.0,
+    }
     failed = 'sum by (stage) (max by (stage, status) (rows{status=~"dead|unknown"})) > 0'
     assert evaluate(failed, [gauge("rows", rows, ("stage", "status"))]) == {named(stage="embedding"): 2.0}
     used = [gauge("used", {(): 95.0}), gauge("most", {(): 100.0})]

@@ -40,8 +40,7 @@ export function Chart({ title, times, lines, say }) {
 }
 
 /** The places of values without a neighbour, which no line shows. */
-function findLone(plot, series, show) {
-  if (show) return null;
+function findLone(plot, series) {
   const values = plot.data[series];
   const there = (at) => values[at] !== null && values[at] !== undefined;
   return [...values.keys()].filter((at) => there(at) && !there(at - 1) && !there(at + 1));
@@ -65,11 +64,10 @@ function describe(lines, box, say, setUnder) {
     ],
     series: [
       {},
-      ...lines.map((_line, place) => ({
-        stroke: () => style(`li:nth-child(${place + 1}) .dot`).backgroundColor,
-        width: 2,
-        points: { size: 5, filter: findLone },
-      })),
+      ...lines.map((_line, place) => {
+        const stroke = () => style(`li:nth-child(${place + 1}) .dot`).backgroundColor;
+        return { stroke, width: 2, points: { size: 6, fill: stroke, filter: findLone } };
+      }),
     ],
   };
 }

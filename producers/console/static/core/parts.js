@@ -95,7 +95,7 @@ export const Table = ({ columns, rows, label }) => html`<table aria-label=${labe
   </thead>
   <tbody>
     ${rows.map((cells) => html`<tr>
-      ${cells.map((cell, place) => html`<td data-column=${columns[place]}>${cell}</td>`)}
+      ${cells.map((cell, place) => html`<td data-column=${columns[place]}><div>${cell}</div></td>`)}
     </tr>`)}
   </tbody>
 </table>`;

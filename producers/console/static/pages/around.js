@@ -33,7 +33,7 @@ function Neighbours({ asked, most }) {
   return html`<${Loaded} of=${around}>${(found) => {
     const [middle, ...others] = found.entities;
     const together = new Map(found.cooccurrences.flatMap((pair) => withMiddle(pair, middle.entity_id)));
-    return html`<div class="graph framed"><${Graph} found=${found} bank=${asked.bank} /></div>
+    return html`<div class="graph framed" ref=${showMiddle}><${Graph} found=${found} bank=${asked.bank} /></div>
       <p class="quiet spaced">${t("around.shown", { n: number(found.entities.length) })}
         ${!found.whole && most < MOST && html` <a href=${linkTo("around", { ...asked, most: MOST })}>${t("around.more")}</a>`}</p>
       <h2><${Named} name=${middle.name} /></h2>
@@ -45,6 +45,11 @@ function Neighbours({ asked, most }) {
           html`<a href=${linkTo("person", { bank: asked.bank, name: one.name })}>${t("operate.show")}</a>`,
         ])} /></div>`;
   }}<//>`;
+}
+
+/** Scroll a graph that is wider than the window to its middle. */
+function showMiddle(box) {
+  if (box) box.scrollLeft = (box.scrollWidth - box.clientWidth) / 2;
 }
 
 /** A pair with the entity in the middle, as [the other, how often]; nothing for another pair. */
