@@ -1,6 +1,7 @@
 """Results of commands, on standard output, and their exits; notices are deploy.notices."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,6 +18,9 @@ from deploy.tables import Cell, ResultTable, format_number
 
 #: Width without a terminal, in columns.
 PIPE_WIDTH = 400
+#: A time of the API, in UTC, and how many of its characters a table shows.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)")
+_TO_THE_SECOND = 19
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -90,4 +94,6 @@ def _format_one(value: Any) -> str:
         return ", ".join(f"{name} {_format_one(one)}" for name, one in value.items() if one not in (None, [], {}))
     if isinstance(value, float):
         return format_number(value)
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        return value[:_TO_THE_SECOND].replace("T", " ")
     return "" if value is None else str(value)

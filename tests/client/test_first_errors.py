@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import date
 from typing import Any
 
 import pytest
@@ -51,6 +52,8 @@ def test_a_message_has_a_role(role: Any) -> None:
         ("messages", "add_turn", lambda wrong: ("s", [wrong])),
         ("session_id", "add_turn", lambda wrong: (wrong, [Message("user", TEXT)])),
         ("messages", "add_turns", lambda wrong: ([NewTurn("s", wrong)],)),
+        ("turns", "add_turns", lambda wrong: (wrong,)),
+        ("turns", "add_turns", lambda wrong: ([wrong],)),
         ("query", "recall", lambda wrong: (wrong,)),
         ("query", "start_recall", lambda wrong: (wrong,)),
         ("current_input", "before_turn", lambda wrong: ("s", "t", wrong)),
@@ -67,6 +70,71 @@ async def test_a_wrong_argument_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=named):
         await twin(twin.client("http://127.0.0.1:9"), method, *given(wrong))
+
+
+ONE_TURN = ("s", [Message("user", TEXT)])
+WRONG_OPTIONS: list[tuple[str, tuple[Any, ...], str, Any]] = [
+    *(("add_turn", ONE_TURN, "metadata", wrong) for wrong in ("x", {"a": 1}, {1: "a"}, [("a", "b")])),
+    *(("add_turn", ONE_TURN, "bank", wrong) for wrong in ("", " ", 7)),
+    *(("add_turn", ONE_TURN, "user_id", wrong) for wrong in (7, b"ann")),
+    *(("add_document", (TEXT,), name, 7) for name in ("title", "content_hash", "metadata", "bank")),
+    *(("keep_memory", (TEXT,), name, 7) for name in ("title", "memory_id", "user_id", "metadata", "bank")),
+    *(("recall", (TEXT,), "metadata", wrong) for wrong in ("x", {"a": 1})),
+    *(("profile", (), name, 7) for name in ("user_id", "bank")),
+    *((method, (), "bank", "") for method in ("list_units", "list_sessions", "freshness", "list_entities")),
+    *(("delete_unit", ("u",), "bank", wrong) for wrong in ("", 7)),
+]
+
+
+@pytest.mark.parametrize("method, given, option, wrong", WRONG_OPTIONS)
+async def test_a_wrong_option_is_refused_before_anything_is_sent(
+    twin: Twin, method: str, given: tuple[Any, ...], option: str, wrong: Any
+) -> None:
+    with pytest.raises(InvalidRequestError, match=option) as caught:
+        await twin(twin.client("http://127.0.0.1:9"), method, *given, **{option: wrong})
+    assert TEXT not in everything_in(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [date(2026, 3, 2), 7.5, True, []])
+@pytest.mark.parametrize(
+    "method, given, option",
+    [
+        ("add_turn", ONE_TURN, "occurred_at"),
+        *(("recall", (TEXT,), name) for name in ("as_of", "known_at", "begin", "end")),
+    ],
+)
+async def test_what_is_no_time_is_refused_before_anything_is_sent(
+    twin: Twin, method: str, given: tuple[Any, ...], option: str, wrong: Any
+) -> None:
+    with pytest.raises(InvalidRequestError, match="a time must be a datetime with its zone"):
+        await twin(twin.client("http://127.0.0.1:9"), method, *given, **{option: wrong})
+
+
+@pytest.mark.parametrize(
+    "options", [{"timeout_s": one} for one in ("5", 0, -1, True, None)] + [{"retry": 3}, {"retry": "x"}]
+)
+def test_a_client_with_settings_of_another_type_is_refused(twin: Twin, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match=next(iter(options))):
+        twin.kind("http://127.0.0.1:9", KEY, **options)
+
+
+@pytest.mark.parametrize("pauses", [5, "soon", None])
+def test_a_policy_without_a_list_of_pauses_is_refused(pauses: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="pauses_s"):
+        RetryPolicy(pauses_s=pauses)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/api/v1", "http://127.0.0.1:9/memory/api/v1/"])
+def test_an_address_with_the_path_of_calls_is_refused(twin: Twin, url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="without /api/v1"):
+        twin.kind(url, KEY)
+
+
+async def test_a_closed_client_says_so(twin: Twin) -> None:
+    client = twin.client("http://127.0.0.1:9")
+    await twin(client, "close" if isinstance(client, Afterturn) else "aclose")
+    with pytest.raises(InvalidRequestError, match="closed"):
+        await twin(client, "recall", TEXT)
 
 
 async def test_a_text_is_no_list_of_messages(twin: Twin) -> None:

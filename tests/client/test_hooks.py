@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,12 @@ def stopped(folder: Path, lines: list[str]) -> dict[str, Any]:
 def test_a_transcript_without_a_whole_turn_keeps_nothing(server: Loopback, folder: Path, lines: list[str]) -> None:
     ended = run(server, "stop", stopped(folder, lines))
     assert (ended.stdout, ended.stderr, server.seen) == (b"", b"", [])
+
+
+def test_the_program_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out.strip() == version("afterturn-client")
 
 
 @pytest.mark.parametrize("path", ["/nowhere/t.jsonl", "/", "a\0b", "~nobody-here/t.jsonl"])

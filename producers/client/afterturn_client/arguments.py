@@ -22,13 +22,32 @@ def check_name(name: str, value: object) -> str:
     return str(value)
 
 
-def check_objects(name: str, value: object, what: str) -> None:
-    """Raise InvalidRequestError for what is no list of mappings; `what` says what each may be."""
+def check_objects(name: str, value: object, what: str, otherwise: str = "") -> None:
+    """Raise InvalidRequestError for what is no list of mappings.
+
+    `what` says what each may be, and `otherwise` what may stand in place of the list.
+    """
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
-        raise InvalidRequestError(f"{name} must be a list, each {what}; not {type(value).__name__}")
+        may_be = f"{otherwise} or a list" if otherwise else "a list"
+        raise InvalidRequestError(f"{name} must be {may_be}, each {what}; not {type(value).__name__}")
     for n, one in enumerate(value):
         if not isinstance(one, Mapping):
             raise InvalidRequestError(f"{name}[{n}] must be {what}; not {type(one).__name__}")
+
+
+def check_metadata(value: object) -> None:
+    """Raise InvalidRequestError for what is no mapping of texts by name."""
+    if not isinstance(value, Mapping):
+        raise InvalidRequestError(f"metadata must be texts by name, not {type(value).__name__}")
+    for name, one in value.items():
+        check_text("a name in metadata", name)
+        check_text("a value in metadata", one)
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raise InvalidRequestError for what is no number of seconds above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidRequestError(f"{name} must be a number of seconds above 0")
 
 
 def check_texts(name: str, value: object) -> None:

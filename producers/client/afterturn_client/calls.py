@@ -11,7 +11,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from afterturn_client import answers
-from afterturn_client.arguments import check_text, check_texts
+from afterturn_client.arguments import check_metadata, check_text, check_texts
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError, InvalidAnswerError
@@ -116,8 +116,11 @@ def add_document(
     content: str | None, content_hash: str | None, options: DocumentOptions, bank: str, timeout_s: float
 ) -> ApiCall[answers.DocumentReceipt]:
     """POST /api/v1/docs; the same content again is the same document."""
-    if content is not None:
-        check_text("content", content)
+    for name, value in (("content", content), ("content_hash", content_hash), ("title", options.get("title"))):
+        if value is not None:
+            check_text(name, value)
+    if options.get("metadata") is not None:
+        check_metadata(options["metadata"])
     told = {**options, "content": content, "content_hash": content_hash}
     told |= {name: format_moment(options.get(name)) for name in ("occurred_at", "expires_at")}
     body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
@@ -208,9 +211,12 @@ def delete_unit(unit_id: str | UUID, with_facts: bool, bank: str, timeout_s: flo
 def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
     """GET /api/v1/profile."""
     params: dict[str, str | int] = {}
-    for name, value in options.items():
+    for one in ("user_id", "name", "bank"):
+        if options.get(one) is not None:
+            check_text(one, options[one])  # type: ignore[literal-required]  # a name of the options
+    for option, value in options.items():
         if isinstance(value, str | int):
-            params[name] = str(value).lower() if isinstance(value, bool) else value
+            params[option] = str(value).lower() if isinstance(value, bool) else value
     name = options.get("name")
     return ApiCall(
         Request("GET", "/api/v1/profile", params, timeout_s=timeout_s), read_profile, private=(name,) if name else ()
@@ -298,6 +304,7 @@ def recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
             check_texts(name, body[name])
             body[name] = list(body[name])
     if "metadata" in body:
+        check_metadata(body["metadata"])
         body["metadata"] = dict(body["metadata"])
     for name in {"as_of", "known_at", "from", "to"} & body.keys():
         body[name] = format_moment(body[name])

@@ -17,6 +17,7 @@ from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
 from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.units import Unit
+from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import RetryPolicy, plan_attempts
@@ -276,7 +277,7 @@ class AsyncAfterturn:
 
     async def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
         """Return one unit with its provenance. Raises NotFoundError."""
-        return await self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+        return await self._run(calls.get_unit(unit_id, self._target.name_bank(bank), self._target.timeout_s))
 
     async def correct_unit(
         self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
@@ -295,7 +296,7 @@ class AsyncAfterturn:
 
         Returns how many facts; `with_facts=False` keeps them. Raises NotFoundError.
         """
-        bank = bank or self._target.bank
+        bank = self._target.name_bank(bank)
         return await self._run(calls.delete_unit(unit_id, with_facts, bank, self._target.timeout_s))
 
     async def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
@@ -304,7 +305,7 @@ class AsyncAfterturn:
 
     async def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
         """Set a bank's language: a code such as `de`, or `auto`. Raises NotFoundError, ResourceBusyError."""
-        return await self._run(calls.set_language(language, bank or self._target.bank, self._target.timeout_s))
+        return await self._run(calls.set_language(language, self._target.name_bank(bank), self._target.timeout_s))
 
     async def health(self) -> answers.Health:
         """Return whether the service is ready; needs no key."""
@@ -323,6 +324,8 @@ class AsyncAfterturn:
         await self.aclose()
 
     async def _run(self, call: ApiCall[T]) -> T:
+        if self._http.is_closed:
+            raise InvalidRequestError("the client is closed: make a new one, or close this one later")
         steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
         return await make_attempts(self._http, steps, traced=self._traced)
 
@@ -545,7 +548,7 @@ class Afterturn:
 
     def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
         """As AsyncAfterturn.get_unit."""
-        return self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+        return self._run(calls.get_unit(unit_id, self._target.name_bank(bank), self._target.timeout_s))
 
     def correct_unit(
         self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
@@ -559,7 +562,7 @@ class Afterturn:
 
     def delete_unit(self, unit_id: str | UUID, *, bank: str | None = None, with_facts: bool = True) -> int:
         """As AsyncAfterturn.delete_unit."""
-        return self._run(calls.delete_unit(unit_id, with_facts, bank or self._target.bank, self._target.timeout_s))
+        return self._run(calls.delete_unit(unit_id, with_facts, self._target.name_bank(bank), self._target.timeout_s))
 
     def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
         """As AsyncAfterturn.profile."""
@@ -567,7 +570,7 @@ class Afterturn:
 
     def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
         """As AsyncAfterturn.set_language."""
-        return self._run(calls.set_language(language, bank or self._target.bank, self._target.timeout_s))
+        return self._run(calls.set_language(language, self._target.name_bank(bank), self._target.timeout_s))
 
     def health(self) -> answers.Health:
         """As AsyncAfterturn.health."""
@@ -586,5 +589,7 @@ class Afterturn:
         self.close()
 
     def _run(self, call: ApiCall[T]) -> T:
+        if self._http.is_closed:
+            raise InvalidRequestError("the client is closed: make a new one, or close this one later")
         steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
         return make_attempts_blocking(self._http, steps)

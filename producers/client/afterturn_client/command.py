@@ -109,8 +109,19 @@ def read_key(file: Path | None) -> str:
     return key
 
 
+class _PrintVersion(argparse.Action):
+    """Prints the version of the package, which is looked up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - a hook is timed from the start of its process
+
+        sys.stdout.write(f"{version('afterturn-client')}\n")
+        parser.exit()
+
+
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="afterturn-client", description="Memory of Afterturn for agents.")
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     about = "memory tools over standard input and output, for MCP clients that start a program"
     mcp = commands.add_parser("mcp", help=about, description=f"{about.capitalize()}. Needs a running service.",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from afterturn_client.arguments import check_text
+from afterturn_client.arguments import check_metadata, check_text
 from afterturn_client.calls import ApiCall, path_segment
 from afterturn_client.reading import Fields
 from afterturn_client.transport import Request, encode_json
@@ -40,6 +40,11 @@ class MemoryReceipt:
 
 def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: float) -> ApiCall[MemoryReceipt]:
     """POST /api/v1/memories; the same again changes nothing."""
+    for name in ("memory_id", "title", "user_id"):
+        if options.get(name) is not None:
+            check_text(name, options[name])  # type: ignore[literal-required]  # a name of the options
+    if options.get("metadata") is not None:
+        check_metadata(options["metadata"])
     given = {name: value for name, value in options.items() if value is not None and name != "memory_id"}
     for name in ("occurred_at", "expires_at"):
         if (moment := options.get(name)) is not None:

@@ -80,6 +80,8 @@ def screen_message(message: object, private: Iterable[str]) -> str:
     line = "".join(sign if sign.isprintable() else " " for sign in message[:LONGEST_MESSAGE]).strip()
     runs = {line[at : at + TELLING] for at in range(max(0, len(line) - TELLING + 1))}
     for text in private:
+        if not isinstance(text, str):
+            continue  # a wrong argument, which the service refuses
         if (len(text) >= SHORT and text in line) or any(run in text for run in runs):
             return ""
     return line

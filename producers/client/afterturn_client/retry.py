@@ -1,11 +1,11 @@
 """Retry policy of calls. Pure: a generator of attempts and pauses."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from afterturn_client.calls import ApiCall, parse_reply
-from afterturn_client.errors import AfterturnError, ApiError, UnknownOutcomeError, UnreachableError
+from afterturn_client.errors import AfterturnError, ApiError, InvalidRequestError, UnknownOutcomeError, UnreachableError
 from afterturn_client.lost_answers import describe_lost
 from afterturn_client.transport import Lost, Reply, Request
 
@@ -27,6 +27,10 @@ class RetryPolicy:
     pauses_s: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0)
     patience_s: float | None = None
     longest_pause_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.pauses_s, str) or not isinstance(self.pauses_s, Sequence):
+            raise InvalidRequestError("pauses_s must be a list of seconds, such as (0.2, 1.0); () never tries again")
 
     def pause(self, attempt: int, spent_s: float, asked_s: float | None) -> float | None:
         """Return the pause in seconds after the failed `attempt` (from 0), or None to give up."""

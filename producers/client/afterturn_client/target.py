@@ -8,7 +8,7 @@ from uuid import UUID
 import httpx
 
 from afterturn_client import answers, calls, lifecycle, memories
-from afterturn_client.arguments import check_name
+from afterturn_client.arguments import check_name, check_seconds, check_text
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.errors import InvalidRequestError
@@ -55,14 +55,14 @@ class ServiceTarget:
         self.base_url = check_base_url(self.base_url)
         check_way(self.base_url, allow_http=self.allow_http)
         check_name("bank", self.bank)
-        if (
-            not isinstance(self.key, str)
-            or not self.key.isascii()
-            or not self.key.isprintable()
-            or " " in self.key
-            or not self.key
-        ):
-            raise InvalidRequestError("the key must be one word of printable ASCII")
+        check_seconds("timeout_s", self.timeout_s)
+        if not isinstance(self.retry, RetryPolicy):
+            raise InvalidRequestError(f"retry must be a RetryPolicy, not {type(self.retry).__name__}")
+        key = check_text("key", self.key)
+        if not key.isascii() or not key.isprintable() or " " in key or not key:
+            raise InvalidRequestError(
+                "the key must be one word of printable ASCII (what was read from a file may have a line end: .strip())"
+            )
 
     def __str__(self) -> str:
         return f"{self.base_url!r}, bank={self.bank!r}"
@@ -81,6 +81,8 @@ class ServiceTarget:
 
     def add_turns(self, turns: Sequence[NewTurn]) -> ApiCall[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
         """Build the call that stores many turns and remembers the last position."""
+        if isinstance(turns, str | bytes | NewTurn) or not isinstance(turns, Sequence):
+            raise InvalidRequestError(f"turns must be a list, each a NewTurn; not {type(turns).__name__}")
         call = calls.add_turns(turns, self.bank, self.timeout_s)
         return replace(call, read=lambda value: tuple(map(self._wrote, call.read(value))))
 
@@ -88,33 +90,37 @@ class ServiceTarget:
         self, content: str | None, content_hash: str | None, options: DocumentOptions, bank: str | None
     ) -> ApiCall[answers.DocumentReceipt]:
         """Build the call that stores a document and remembers its position."""
-        call = calls.add_document(content, content_hash, options, bank or self.bank, self.timeout_s)
+        call = calls.add_document(content, content_hash, options, self.name_bank(bank), self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def keep_memory(
         self, content: str, options: memories.MemoryOptions, bank: str | None
     ) -> ApiCall[memories.MemoryReceipt]:
         """Build the call that writes a memory and remembers its position."""
-        call = memories.keep_memory(content, options, bank or self.bank, self.timeout_s)
+        call = memories.keep_memory(content, options, self.name_bank(bank), self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def end_memory(self, memory_id: str, bank: str | None) -> ApiCall[None]:
         """Build the call that ends a memory."""
-        return memories.end_memory(memory_id, bank or self.bank, self.timeout_s)
+        return memories.end_memory(memory_id, self.name_bank(bank), self.timeout_s)
 
     def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> ApiCall[answers.DocumentPage]:
         """Build the call that lists a page of documents."""
-        return calls.list_documents(cursor, limit, bank or self.bank, self.timeout_s)
+        return calls.list_documents(cursor, limit, self.name_bank(bank), self.timeout_s)
+
+    def name_bank(self, bank: str | None) -> str:
+        """Return the bank that is meant: the client's own where a call names none. Raises InvalidRequestError."""
+        return self.bank if bank is None else check_name("bank", bank)
 
     def place(self, bank: str | None) -> tuple[str, float]:
         """Return the bank that is meant, and the time-out in seconds."""
-        return bank or self.bank, self.timeout_s
+        return self.name_bank(bank), self.timeout_s
 
     def list_rows(
         self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, **chosen: str | UUID | None
     ) -> ApiCall[Page[T]]:
         """Build the call that reads a page of a list; `chosen` says by which fields its rows are chosen."""
-        place = {"bank": bank or self.bank} if kind.of_bank else {}
+        place = {"bank": self.name_bank(bank)} if kind.of_bank else {}
         place |= {name: str(value) for name, value in chosen.items() if value is not None}
         return call_list(kind, cursor, limit, place, self.timeout_s)
 
@@ -122,12 +128,12 @@ class ServiceTarget:
         self, unit_id: str | UUID, content: str, version: int | None, bank: str | None
     ) -> ApiCall[answers.CorrectionReceipt]:
         """Build the call that corrects a unit and remembers its position."""
-        call = calls.correct_unit(unit_id, content, version, bank or self.bank, self.timeout_s)
+        call = calls.correct_unit(unit_id, content, version, self.name_bank(bank), self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def pin_unit(self, unit_id: str | UUID, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
         """Build the call that pins or unpins a unit, and remembers its position."""
-        call = calls.pin_unit(unit_id, pinned, bank or self.bank, self.timeout_s)
+        call = calls.pin_unit(unit_id, pinned, self.name_bank(bank), self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def before_turn(
@@ -158,7 +164,7 @@ class ServiceTarget:
 
     def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> ApiCall[answers.TurnStatus]:
         """Build the call that reads a turn's status."""
-        return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
+        return calls.turn_status(session_id, turn_id, self.name_bank(bank), self.timeout_s)
 
     def recall(self, query: str, options: RecallOptions) -> ApiCall[answers.RecallAnswer]:
         """Build a recall."""
@@ -170,7 +176,7 @@ class ServiceTarget:
 
     def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> ApiCall[Freshness]:
         """Build the call that reads a bank's freshness."""
-        return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
+        return calls.freshness(self.name_bank(bank), position, wait_ms, self.timeout_s)
 
     def _wrote(self, result: T) -> T:
         if isinstance(result, WRITTEN):

@@ -96,6 +96,8 @@ def check_base_url(base_url: str) -> str:
         good = False
     if not good or base_url != base_url.strip() or "?" in base_url or "#" in base_url:
         raise InvalidRequestError("base_url must look like http://host:port or https://host/path")
+    if parts.path.rstrip("/").endswith("/api/v1"):
+        raise InvalidRequestError("base_url is the service's address without /api/v1, which every call has in its path")
     if "@" in parts.netloc:
         # httpx logs the URL of every request, and would send these as basic authentication in the place of the key.
         raise InvalidRequestError("base_url must hold no user and no password: the key says who asks")

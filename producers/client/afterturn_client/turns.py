@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
-from afterturn_client.arguments import check_name, check_objects, check_texts
+from afterturn_client.arguments import check_metadata, check_name, check_objects, check_text, check_texts
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.moments import format_utc
 
@@ -29,7 +29,7 @@ class Message:
     def __post_init__(self) -> None:
         check_name("role", self.role)
         if not isinstance(self.content, str):
-            check_objects("content", self.content, "a content part (a mapping with a type)")
+            check_objects("content", self.content, "a content part (a mapping with a type)", "a text (str)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
     """
     _check_turn(turn)
     return {
-        "bank": turn.bank or bank,
+        "bank": bank if turn.bank is None else turn.bank,
         "session_id": turn.session_id,
         "turn_id": turn.turn_id,
         "messages": [_message_json(message) for message in turn.messages],
@@ -97,8 +97,13 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
 
 def format_moment(value: Moment | None) -> str | int | None:
     """Return a time in the form of the API, in UTC. Raises InvalidRequestError for a time without a zone."""
-    if not isinstance(value, datetime):
+    if value is None or (isinstance(value, str | int) and not isinstance(value, bool)):
         return value
+    if not isinstance(value, datetime):
+        raise InvalidRequestError(
+            "a time must be a datetime with its zone, RFC 3339 text or an int of epoch milliseconds, not "
+            f"{type(value).__name__}"
+        )
     if value.tzinfo is None:
         raise InvalidRequestError("a time needs a time zone (say datetime.now(UTC))")
     return format_utc(value)
@@ -114,14 +119,20 @@ def texts_of(turn: NewTurn) -> list[str]:
 
 def _check_turn(turn: NewTurn) -> None:
     """Raise InvalidRequestError for an argument of another type than the turn's."""
+    if not isinstance(turn, NewTurn):
+        raise InvalidRequestError(f"turns must be a list, each a NewTurn; not {type(turn).__name__}")
     check_name("session_id", turn.session_id)
     check_name("turn_id", turn.turn_id)
     messages = turn.messages
     if isinstance(messages, Sequence) and not isinstance(messages, str | bytes):
         messages = [{} if isinstance(one, Message) else one for one in messages]
     check_objects("messages", messages, 'a message, such as Message("user", "hello")')
-    if turn.metadata is not None and not isinstance(turn.metadata, Mapping):
-        raise InvalidRequestError(f"metadata must be texts by name, not {type(turn.metadata).__name__}")
+    if turn.bank is not None:
+        check_name("bank", turn.bank)
+    if turn.user_id is not None:
+        check_text("user_id", turn.user_id)
+    if turn.metadata is not None:
+        check_metadata(turn.metadata)
     if turn.tags is not None:
         check_texts("tags", turn.tags)
 
