@@ -43,8 +43,8 @@ from store.tenancy.hosts import require_tenant_name
 from store.text.redaction import Redaction
 
 PATH = "/snapshots"
-#: Events of one request of an import, and the most bytes of them.
-BATCH_SIZE, BATCH_BYTES = 500, 1_000_000
+#: Events of one request of an import, and the most bytes of them with the rules: below api.max_request_bytes.
+BATCH_SIZE, BATCH_BYTES = 2000, 2_000_000
 #: Problems that are printed; the rest is counted.
 MOST_PRINTED = 20
 
@@ -304,7 +304,7 @@ class _Import:
             print_notice(f"{snapshot.place} of {total} events were taken before: going on behind them")
         first, rules, tenant = snapshot.place, self._asked["rules"], {"tenant": self._asked["tenant"]}
         with open_snapshot(self._file) as lines, show_progress("events") as advance:
-            for batch in iterate_batches(lines, first, batch_size, BATCH_BYTES):
+            for batch in iterate_batches(lines, first, batch_size, BATCH_BYTES - len(json.dumps(rules))):
                 body = {**tenant, "first": first, "events": batch, "fail_fast": self._fail_fast, "rules": rules}
                 taken = read_answer(TakenEvents, self._api.call("POST", f"{path}/events", body))
                 for problem in taken.problems:

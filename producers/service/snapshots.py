@@ -46,7 +46,7 @@ from store.tenancy.hosts import ensure_host
 from store.tenancy.sealing import Sealer
 
 #: The most events of one batch of an import, and the most names of users and agents of one call.
-BATCH, MOST_NAMES = 1000, 5000
+BATCH, MOST_NAMES = 5000, 5000
 
 FIRST_LINE: Mapping[str, Any] = {
     "format": "afterturn-snapshot",

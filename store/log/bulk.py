@@ -1,34 +1,26 @@
-"""Appends many events at once: binary COPY into a staging table, then one insert, a few thousand at a time."""
+"""Appends many events at once, a few thousand in one statement."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
 import orjson
-from asyncpg.exceptions import InterfaceError
-from sqlalchemy import text
 
 from store.database import Database
 from store.log.refusals import translate_refusals
+from store.off_loop import iterate_giving_way
 
 #: Events per transaction: enough to be fast, and few enough not to delay readers of the log.
 BATCH = 2000
 
-# Also emptied at the beginning, because an interrupted writer may have left another tenant's events there.
-STAGE = """
-    create temp table if not exists bulk_event (
-        ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
-        version bigint, data jsonb, metadata jsonb);
-    truncate pg_temp.bulk_event"""
-EMPTY = "truncate pg_temp.bulk_event"
-APPEND = text("select afterturn.append_bulk(:host, false, :project, :wait)")
-COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "version", "data", "metadata")
+#: Events by their columns, as APPEND takes them.
+Columns = Sequence[Sequence[Any]]
+APPEND = "select afterturn.append_columns($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+_EMPTY: Columns = ((),) * 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,71 +45,64 @@ async def append_bulk(
     `project=False` writes the log only: a repair must follow before anything reads. A refusal (ConcurrencyError,
     VersionGap, MissingParent) ends the load; earlier batches stay, and the same load may be sent again.
     """
-    write = partial(_write_batch, database, {"host": host, "project": project})
     stream = iter(events)
-    offered, appended = 0, 0
-    last: asyncio.Task[int] | None = None
+    offered, known = 0, list[int]()
+    writing: asyncio.Task[list[int] | None] | None = None
     try:
-        chunk = _build_records(islice(stream, batch))
-        while chunk:
-            # While the server works on one batch, the next is sent over another connection, and a third made ready.
-            offered += len(chunk)
-            following = await asyncio.to_thread(_build_records, islice(stream, batch))
-            before, last = last, asyncio.create_task(write(chunk, last, wait=not following))
-            appended += await before if before else 0
-            chunk = following
-        appended += await last if last else 0
+        chunk = await asyncio.to_thread(build_columns, islice(stream, batch))
+        while chunk[0]:
+            # While the server works on one batch, the one after the next is made ready.
+            following = await asyncio.to_thread(build_columns, islice(stream, batch))
+            known += (await writing or ()) if writing else ()
+            # The commit of the last batch waits for the disk, and covers those before it.
+            settings = (False, project, not following[0], False)
+            writing = asyncio.create_task(_append_columns(database, host, chunk, *settings))
+            offered, chunk = offered + len(chunk[0]), following
+        known += (await writing or ()) if writing else ()
     finally:
-        if last:
-            last.cancel()
-            await asyncio.gather(last, return_exceptions=True)
-    return BulkLoadResult(appended, offered - appended)
+        if writing:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+    return BulkLoadResult(offered - len(known), len(known))
 
 
-async def _write_batch(
-    database: Database,
-    arguments: Mapping[str, object],
-    records: Sequence[tuple[Any, ...]],
-    before: asyncio.Task[int] | None,
-    *,
-    wait: bool,
-) -> int:
-    """Copy events into the staging table at once, append them after the batch before; return how many were new.
+async def append_absent(
+    database: Database, host: UUID, columns: Columns, *, unerased: bool = False
+) -> list[int] | None:
+    """Append those of some thousand events that are new, in one transaction; return the places of the others, from 0.
 
-    `wait`: the commit waits for the disk; that of the last batch covers those before it.
-
-    Staging and appending are two transactions: a single one would commit later under an older xid than the batch it
-    waited for, and readers of the log would see its events in the wrong order.
+    Not new is an event whose id the log knows, or whose aggregate has its version or a higher one. The commit does not
+    wait for the disk: one that does must follow. `unerased`: nothing is appended where the tenant has erased a user, a
+    session or the like, and the result is None. Raises EventRefused, and nothing is appended.
     """
-    async with database.call() as connection:
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        await driver.execute(STAGE)
-        try:
-            await driver.copy_records_to_table("bulk_event", records=records, columns=COLUMNS)
-            if before:
-                await asyncio.wait([before])
-                before.result()
-            with translate_refusals():
-                return int((await connection.execute(APPEND, {**arguments, "wait": wait})).scalar_one())
-        finally:
-            with suppress(InterfaceError, OSError):  # the staging table of a closed connection is gone
-                await driver.execute(EMPTY)
+    settings = (True, True, False, unerased)
+    places = await _append_columns(database, host, columns, *settings)
+    return None if places is None else [place - 1 for place in places]
 
 
-def _build_records(events: Iterator[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    return [
+async def _append_columns(database: Database, host: UUID, columns: Columns, *settings: bool) -> list[int] | None:
+    """Return the places of the events that were not new, from 1; `settings` are the function's."""
+    with translate_refusals():
+        [row] = await database.fetch(APPEND, host, *columns, *settings)
+    places: list[int] | None = row[0]
+    return places
+
+
+def build_columns(events: Iterable[Mapping[str, Any]]) -> Columns:
+    """Return events made by `build_offer` or `build_command` by their columns."""
+    rows = [
         (
-            ord_,
-            UUID(event["id"]),
+            event["id"],
             event["type"],
             event["aggregate"],
             event["subject"],
-            UUID(event["bank"]),
-            UUID(event["user"]),
+            event["bank"],
+            event["user"],
             datetime.fromisoformat(event["ts"]),
             event["version"],
             orjson.dumps(event["data"]).decode(),
             orjson.dumps(event["metadata"]).decode() if event.get("metadata") else None,
         )
-        for ord_, event in enumerate(events)
+        for event in iterate_giving_way(events)
     ]
+    return tuple(zip(*rows, strict=True)) or _EMPTY

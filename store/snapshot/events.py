@@ -6,6 +6,7 @@ An error names fields and never their values.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,8 @@ ATTRIBUTES = frozenset(
         *("host", "user", "nonce", "aggregatetype", "aggregateversion"),
     )
 )
+#: Ids of hosts and users that are parsed once.
+KNOWN_IDS = 1024
 #: Another spelling of an attribute, which is read as well.
 _VERSION_ALIAS = "aggregateVersion"
 
@@ -57,6 +60,12 @@ class ReadEvent:
         return frozenset({self.bank, self.user, *(UUID(str(one)) for one in named if one)})
 
 
+def _snake(name: str) -> str:
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name)
+
+
+#: The attributes of an event's data that are the parts of its aggregate's id.
+_ID_ATTRIBUTES = {aggregate: tuple(map(_snake, names)) for aggregate, names in ID_FIELDS.items()}
 _ABOUT = ("sessionId", "turnId", "docId", "unitId", "directiveId", "reflectionId", "userId", "fromUnitId", "toUnitId")
 
 
@@ -69,7 +78,7 @@ def read_event(line: Any, host: UUID) -> ReadEvent:
     if not isinstance(line, Mapping):
         raise UnreadableEvent("a line is no JSON object")
     event = _read_type(line)
-    identity, of_host, user = (_read_id(line, name) for name in ("id", "host", "user"))
+    identity, of_host, user = _read_id(line, "id"), _read_known_id(line, "host"), _read_known_id(line, "user")
     if of_host != host:
         raise UnreadableEvent("host: is another tenant's; name a replacement, or import into that tenant")
     data = line.get("data")
@@ -77,7 +86,7 @@ def read_event(line: Any, host: UUID) -> ReadEvent:
         raise UnreadableEvent("data: must be an object")
     version = _read_version(line, data)
     checked = _check_data(event, data, host)
-    parts = (host, checked.bank_id, *(getattr(checked, _snake(name)) for name in ID_FIELDS[EVENTS[event].aggregate]))
+    parts = (host, checked.bank_id, *(getattr(checked, name) for name in _ID_ATTRIBUTES[EVENTS[event].aggregate]))
     subject = _build_subject(line, event, parts)
     kept = {name: value for name, value in data.items() if name not in COLUMNS}
     extensions = {name: value for name, value in line.items() if name not in ATTRIBUTES and name != _VERSION_ALIAS}
@@ -139,6 +148,18 @@ def _read_id(line: Mapping[str, Any], name: str) -> UUID:
         raise UnreadableEvent(f"{name}: must be a UUID") from None
 
 
+def _read_known_id(line: Mapping[str, Any], name: str) -> UUID:
+    """Return an id that many events have."""
+    given = line.get(name)
+    try:
+        return _parse_id(given) if type(given) is str else _read_id(line, name)
+    except ValueError:
+        return _read_id(line, name)
+
+
+_parse_id = lru_cache(KNOWN_IDS)(UUID)
+
+
 def _read_time(line: Mapping[str, Any]) -> datetime:
     try:
         return parse_zoned(str(line["time"]))
@@ -177,7 +198,3 @@ def _build_subject(line: Mapping[str, Any], event: EventType, parts: tuple[objec
     if line.get("subject", subject) != subject:
         raise UnreadableEvent("subject: is another than its data")
     return subject
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name)

@@ -9,9 +9,11 @@ import pytest_asyncio
 from pydantic import SecretStr
 from sqlalchemy import text
 
+from deploy.lab.bench.history import History
 from store.database import SESSION_DEFAULTS, Database
 from store.errors import SessionDefaultsMissing
 from store.ledger.depth import read_depths
+from store.log.bulk import BulkLoadResult, append_bulk
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
@@ -69,6 +71,16 @@ async def test_many_write_and_ask_at_once_over_few_sessions(database: Database) 
 
     await asyncio.gather(*(write_and_ask(host, nth) for nth, host in enumerate(hosts)))
     assert len(await Keys(database).hosts()) == CALLERS
+
+
+async def test_events_are_appended_in_bulk_over_few_sessions(database: Database) -> None:
+    hosts = [await new_host(database) for _ in range(CALLERS)]
+
+    async def load(host: UUID) -> None:
+        events = list(History(host, "b", 1).events(60))
+        assert await append_bulk(database, host, events, batch=20) == BulkLoadResult(60, 0)
+
+    await asyncio.gather(*map(load, hosts))
 
 
 @pytest.mark.law("L6")

@@ -15,7 +15,8 @@ from store.memory.turns import Appended, NewTurn
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.snapshot.importing import CLASHES, ImportRequest, Imports
+from store.snapshot.importing import ImportRequest, Imports
+from store.snapshot.pieces import CLASHES
 from store.snapshot.policy import Part
 from store.snapshot.replacements import Replacements, parse_replacements
 from tests.workers.conftest import HOST, START, World, dialogue, now

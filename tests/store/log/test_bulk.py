@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,9 +10,8 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.errors import ConcurrencyError, MissingParent, VersionGap
-from store.log import bulk
 from store.log.append import append_events
-from store.log.bulk import BulkLoadResult, append_bulk
+from store.log.bulk import BulkLoadResult, append_absent, append_bulk, build_columns
 from store.log.catalog import EventType
 from tests.store.conftest import blocked, new_host, rows
 from tests.store.log.test_append import docs, event
@@ -21,8 +19,6 @@ from tests.store.log.test_append import docs, event
 E = EventType
 
 HOLD_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', cast(:bank as uuid)))")
-#: Bytes in the stage of a connection, null where there is none.
-STAGED = text("select pg_relation_size(to_regclass('pg_temp.bulk_event'))")
 
 
 async def test_a_load_writes_the_log_and_its_projections_in_order(database: Database, host: UUID) -> None:
@@ -96,11 +92,7 @@ async def test_a_load_that_waited_for_a_writer_is_read_after_what_that_one_wrote
     assert read == [(1,), (1,), (2,)]
 
 
-async def test_a_load_that_ends_in_the_middle_keeps_what_was_written_and_leaves_no_stage(
-    lonely: Database,
-) -> None:
-    host = await new_host(lonely)
-
+async def test_a_load_that_ends_in_the_middle_keeps_what_was_written(database: Database, host: UUID) -> None:
     def events() -> Iterator[dict[str, Any]]:
         yield event(host, E.BANK_CREATED)
         yield from (event(host, E.DOC_CREATED, key=f"{n}") for n in range(5))
@@ -108,23 +100,41 @@ async def test_a_load_that_ends_in_the_middle_keeps_what_was_written_and_leaves_
         yield from (event(host, E.DOC_CREATED, key=f"more {n}") for n in range(4))
 
     with pytest.raises(VersionGap):
-        await append_bulk(lonely, host, events(), batch=2)
-    assert len(await docs(lonely, host)) == 5
-    async with AsyncExitStack() as stack:
-        size = lonely._app.sync_engine.pool.size()  # type: ignore[attr-defined] # that of a QueuePool
-        lent = [await stack.enter_async_context(lonely.call()) for _ in range(size)]
-        staged = [(await one.execute(STAGED)).scalar_one() for one in lent]
-    assert staged.count(0) == 2
-    assert set(staged) == {0, None}
+        await append_bulk(database, host, events(), batch=2)
+    assert len(await docs(database, host)) == 5
 
 
-@pytest.mark.law("L6")
-async def test_what_a_load_left_in_its_stage_is_nobody_elses(lonely: Database) -> None:
-    host, other = await new_host(lonely), await new_host(lonely)
-    async with lonely.call() as connection:
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        await driver.execute(bulk.STAGE)
-        left = bulk._build_records(iter([event(other, E.BANK_CREATED)]))
-        await driver.copy_records_to_table("bulk_event", records=left, columns=bulk.COLUMNS)
-    assert await append_bulk(lonely, host, [event(host, E.BANK_CREATED)]) == BulkLoadResult(1, 0)
-    assert len(await rows(lonely, host, "select 1 from event_store_t")) == 1
+@pytest.mark.law("L2")
+async def test_only_what_is_new_is_appended_and_the_places_of_the_others_are_told(
+    database: Database, host: UUID
+) -> None:
+    known = [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), event(host, E.DOC_UPDATED, 2, text="b")]
+    await append_bulk(database, host, known)
+    passed = event(host, E.DOC_CREATED, identity=uuid4())
+    offered = [event(host, E.DOC_CREATED, key="new"), *known[1:], event(host, E.DOC_UPDATED, 3, text="c"), passed]
+    assert await append_absent(database, host, build_columns(offered)) == [1, 2, 4]
+    assert sorted(await docs(database, host)) == [("as it was", 1, True), ("c", 3, True)]
+    assert await append_absent(database, host, build_columns(offered)) == [0, 1, 2, 3, 4]
+    with pytest.raises(MissingParent):
+        await append_absent(database, host, build_columns([event(host, E.UNIT_ENTITY_LINKED)]))
+    assert await append_absent(database, host, build_columns([])) == []
+
+
+@pytest.mark.law("L11")
+async def test_nothing_is_appended_unjudged_where_the_tenant_has_erased_something(
+    database: Database, host: UUID
+) -> None:
+    bank = [event(host, E.BANK_CREATED)]
+    assert await append_absent(database, host, build_columns(bank), unerased=True) == []
+    new = build_columns([event(host, E.DOC_CREATED)])
+    for kind, expected in (("age", []), ("session", None)):
+        erased = """
+            insert into afterturn.erasure_t
+                   (host_id, erasure_id, kind, bank_id, target_id, upto, requested_at, updated_at)
+            values (:host, gen_random_uuid(), :kind, :bank, :bank, 0, now(), now())"""
+        async with database.tenant(host) as connection:
+            await connection.execute(text(erased), {"host": host, "kind": kind, "bank": bank[0]["bank"]})
+        assert await append_absent(database, host, new, unerased=True) == expected
+        new = build_columns([event(host, E.DOC_CREATED, key="later")])
+    assert len(await docs(database, host)) == 1
+    assert await append_absent(database, host, new) == []
