@@ -361,5 +361,9 @@ def _configure_output(
 
     A callback also makes typer keep the name of a command line's only command.
     """
+    if url is None and (key is not None or key_file is not None):
+        raise typer.BadParameter("--key and --key-file go with --url; a saved service (--context) has its own key")
+    if (url is not None and context is not None) or (key is not None and key_file is not None):
+        raise typer.BadParameter("give --url or --context, --key or --key-file: one of each two")
     NAMED.set(RemoteOptions(url, key, key_file, context))
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

@@ -97,7 +97,7 @@ def list_sessions(
     """
     with _open_client(data, bank) as client:
         page = client.list_sessions(cursor=cursor, limit=limit)
-        _require_bank(client, bank, page)
+        require_bank(client, bank, found=bool(page.rows or page.cursor))
         _print_page("sessions", page, as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def list_turns(
     """
     with _open_client(data, bank) as client:
         page = client.list_turns(session, cursor=cursor, limit=limit)
-        _require_bank(client, bank, page)
+        require_bank(client, bank, found=bool(page.rows or page.cursor))
         if not page.rows and cursor is None:
             raise exit_with(
                 f"bank {bank!r} has no session {session!r}; `afterturn sessions list` shows those it has", 1
@@ -174,7 +174,7 @@ def list_units(
     """
     with _open_client(data, bank) as client:
         page = client.list_units(cursor=cursor, limit=limit, origin=origin and origin.value, doc_id=doc)
-        _require_bank(client, bank, page)
+        require_bank(client, bank, found=bool(page.rows or page.cursor))
         _print_page("units", page, as_json=as_json)
 
 
@@ -243,9 +243,9 @@ def _find_row(client: Afterturn, read: Callable[[Afterturn, str | None], Page[An
             raise exit_with(f"the key reaches nothing that is called {value!r}", 1)
 
 
-def _require_bank(client: Afterturn, bank: str, page: Page[Any]) -> None:
-    """Exit 1 where a list is empty because there is no such bank that the key reaches."""
-    if page.rows or page.cursor:
+def require_bank(client: Afterturn, bank: str, *, found: bool) -> None:
+    """Exit 1 where nothing was found because there is no such bank that the key reaches."""
+    if found:
         return
     names: list[str] = []
     cursor = None

@@ -8,11 +8,12 @@ from afterturn_client.contract.facts import EndedFacts
 from afterturn_client.profiles import Fact, Profile, ProfileOptions
 from rich.text import Text
 
+from deploy.cli.lists import require_bank
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
-from deploy.cli.user_names import resolve_user
-from deploy.notices import replace_unprintable
+from deploy.cli.user_names import is_known_user, resolve_user
+from deploy.notices import print_notice, replace_unprintable
 
 
 def profile_command(
@@ -47,6 +48,11 @@ def profile_command(
         given = {"user_id": user and resolve_user(client, user), "name": name, "bank": bank, "cursor": cursor}
         options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
         found = client.profile(**options)
+        is_known = bool(found.facts or found.names or found.cursor)
+        if bank is not None:
+            require_bank(client, bank, found=is_known)
+        if user is not None and not is_known and not is_known_user(client, options["user_id"]):
+            print_notice(f"the key reaches no user {user!r}; `afterturn users list` lists those it reaches")
     if as_json:
         print_json(found.raw)
     else:

@@ -212,6 +212,23 @@ def test_a_context_to_which_no_key_may_be_sent_is_not_kept(home: Path, url: str)
     assert run("context", "add", "p", "--url", "http://10.0.0.7:8300", "--allow-http", stdin=OPERATOR).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        ("--key", SECRET),
+        ("--key-file", "key"),
+        ("--url", "http://127.0.0.1:9", "--context", "prod"),
+        ("--url", "http://127.0.0.1:9", "--key", SECRET, "--key-file", "key"),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_options_of_a_service_that_do_not_go_together_are_refused(named: tuple[str, ...]) -> None:
+    refused = run(*named, "banks", "list")
+    assert refused.exit_code == 2
+    assert "--url" in refused.stderr
+    assert SECRET not in refused.stderr
+
+
 def test_a_command_line_names_a_service_before_everything_else(home: Path, service: Loopback) -> None:
     key = home / "key"
     key.write_text(f"{SECRET}\n")

@@ -63,6 +63,23 @@ def test_a_user_may_be_given_by_the_id_that_is_listed(server: Loopback, data: Pa
         assert server.seen[-1].params["user_id"] == named
 
 
+NOTHING: dict[str, Any] = {"names": [], "facts": [], "beside": [], "whole": False, "cursor": None, "has_more": False}
+
+
+def test_an_unknown_user_or_bank_is_said(server: Loopback, data: Path) -> None:
+    users = {"users": [{"user": UNKNOWN, "name": "ana"}], "cursor": None, "has_more": False}
+    banks = {"banks": [{"bank": "home", "scope": "host", "language": "auto"}], "cursor": None, "has_more": False}
+    server.answers(*map(JSONResponse, (NOTHING, users)))
+    nobody = run(data, "--user", "nobody")
+    assert (nobody.exit_code, "no user 'nobody'" in nobody.stderr) == (0, True)
+    server.answers(*map(JSONResponse, (NOTHING, users)))
+    assert run(data, "--user", "ana").stderr == ""
+    server.answers(*map(JSONResponse, (NOTHING, banks)))
+    nowhere = run(data, "--user", "ana", "--bank", "nope")
+    assert (nowhere.exit_code, "no bank 'nope'" in nowhere.stderr) == (1, True)
+    assert nowhere.stdout == ""
+
+
 UNKNOWN = "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c99"
 
 
