@@ -1,7 +1,8 @@
-"""`afterturn unit`: show, correct, pin or forget one memory."""
+"""`afterturn unit`: show, correct, end, pin or forget one memory."""
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ UnitArgument = Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's
 InBankOption = Annotated[str, typer.Option("--bank", help="The bank of the unit.")]
 
 unit_app = typer.Typer(
-    help="Show one memory with its sources and derived facts; correct, pin or forget it.",
+    help="Show one memory with its sources and derived facts; correct, end, pin or forget it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -79,6 +80,46 @@ def correct_command(
         print(f"corrected at position {done.position}; {done.facts_ended} facts of the old text ended")
     else:
         print("the unit has this text already; nothing was changed")
+
+
+@unit_app.command("end")
+def end_command(
+    unit_id: UnitArgument,
+    ends: Annotated[
+        str, typer.Argument(metavar="TIME", help="The time, as 2026-05-01T12:00:00Z, or `never`.", show_default=False)
+    ],
+    *,
+    bank: InBankOption = "default",
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Only if the unit still has this version (from `unit show`).")
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set when a unit ends: from then on it is in no answer, with the facts derived from it.
+
+    **Example:** `afterturn unit end 0b7c… 2026-12-31T23:00:00Z`
+    """
+    at = None if ends == "never" else _parse_end(ends)
+    stack = find_running_stack(data)
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
+        done = client.end_unit(unit_id, at, version=version)
+    if as_json:
+        told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
+        print_json({**told, "changed": done.changed, "facts_ended": done.facts_ended})
+    else:
+        state = "never ends" if at is None else f"ends at {at.isoformat()}"
+        print(f"it {state}" if done.changed else f"it {state} already; nothing was changed")
+
+
+def _parse_end(ends: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(ends)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise typer.BadParameter("needs a time with its zone, as 2026-05-01T12:00:00Z, or `never`", param_hint="TIME")
+    return at
 
 
 @unit_app.command("pin")
@@ -183,6 +224,7 @@ def _build_unit_rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("links", f"\n{' ' * 10}".join(_format_link(one) for one in raw.get("links") or ())),
         ("metadata", ", ".join(f"{name}={value}" for name, value in sorted(metadata.items()))),
         ("pinned", "yes" if raw.get("pinned") else ""),
+        ("ends", str(raw.get("expires_at") or "")),
         ("former", f"\n{' ' * 10}".join(map(_format_former, raw.get("former") or ()))),
         ("position", str(raw.get("position", ""))),
     ]

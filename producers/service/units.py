@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from afterturn_client.contract.erasures import ErasurePreview
 from afterturn_client.contract.units import Unit
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.authorisation import Action, require_user_erasure, require_write
 from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.erasures import ErasureBody, describe_preview, may_see_receipt
-from producers.service.fields import Text
+from producers.service.fields import Moment, Text, field_error
 from producers.service.redacting import Redactor
 from producers.service.turns import limit_text
 from producers.service.wire import RequestModel
@@ -36,14 +36,23 @@ ERASE_FOR = timedelta(seconds=5)
 
 
 class CorrectionBody(RequestModel):
-    """The new text of a unit."""
+    """The new text of a unit, or its end."""
 
-    content: Text = Field(repr=False, description="new text of the unit")
+    content: Text | None = Field(None, repr=False, description="new text of the unit")
+    expires_at: Moment | None = Field(
+        None, description="instead of `content`: time from which on no answer shows it; null: never"
+    )
     version: int | None = Field(
         None, ge=1, lt=2**63, description="version of the unit that was seen: another one is a conflict; left out: any"
     )
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"content": "We fly to Lisbon on Saturday", "version": 1}
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.content is None) == ("expires_at" not in self.model_fields_set):
+            raise field_error("needs content or expires_at, one of them")
+        return self
 
 
 class Revisions:
@@ -60,20 +69,25 @@ class Revisions:
         return await self._dependencies.units.get(grant.host_id, bank, unit)
 
     async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
-        """Change one unit's text; facts drawn from its old text end.
+        """Change one unit's text, or set its end; facts drawn from it as it was end.
 
         Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
         """
         require_write(grant)
         body = parse_correction(asked, self._settings)
         bank = await self._reach_unit(grant, Action.CORRECT, bank, unit)
-        content = await run_off_loop(len(body.content), Redactor.of(self._settings, grant).redact_text, body.content)
-        told = await self._dependencies.units.correct(
-            grant.host_id, bank, unit, content, version=body.version, user=grant.user
-        )
+        told = await self._change(grant, bank, unit, body)
         if told.changed:
             self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
         return told
+
+    async def _change(self, grant: Grant, bank: str, unit: UUID, body: CorrectionBody) -> Corrected:
+        units, host, version = self._dependencies.units, grant.host_id, body.version
+        if body.content is None:
+            return await units.end(host, bank, unit, body.expires_at, version=version, user=grant.user)
+        redact = Redactor.of(self._settings, grant).redact_text
+        content = await run_off_loop(len(body.content), redact, body.content)
+        return await units.correct(host, bank, unit, content, version=version, user=grant.user)
 
     async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
         """Pin one unit, so that every answer of its bank holds it, or unpin it. Raises NotFound, PermissionDenied."""
@@ -169,6 +183,8 @@ class Revisions:
 def parse_correction(value: Any, settings: ApiSettings) -> CorrectionBody:
     """Return the correction in a JSON value. Raises Invalid, or TooLarge for a text beyond a message's limit."""
     body = parse_body(CorrectionBody, value)
+    if body.content is None:
+        return body
     if not body.content.strip():
         raise Invalid(FieldProblem("content", "must not be blank; to remove a unit, delete it"))
     limit_text("content", len(body.content.encode()), settings)

@@ -6,6 +6,7 @@ A pin changes a unit's metadata and nothing that was drawn from its text.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -147,6 +148,21 @@ async def lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> 
     return await _read_state(connection, origin, unit)
 
 
+async def _lock_seen(connection: AsyncConnection, origin: Origin, unit: UUID, version: int | None) -> Row[Any]:
+    """Lock a unit that is at `version`, if one is given. Raises as `lock_unit`, and ConcurrencyError."""
+    found = await lock_unit(connection, origin, unit)
+    if version is not None and version != found.aggregate_version:
+        raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
+    return found
+
+
+async def _refuse_while_read(connection: AsyncConnection, origin: Origin, unit: Row[Any]) -> None:
+    """Raise TurnBusy while a stage reads the unit's turn as it was."""
+    place = {"host": origin.host, "turn": unit.turn_id}
+    if unit.turn_id and (await connection.execute(READ_NOW, place)).scalar():
+        raise TurnBusy("a worker is reading the turn of this unit right now; try again")
+
+
 async def correct_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
 ) -> Corrected:
@@ -158,14 +174,10 @@ async def correct_unit(
     `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
     TurnBusy while a stage reads the old text, QuotaExceeded.
     """
-    found = await lock_unit(connection, origin, unit)
-    if version is not None and version != found.aggregate_version:
-        raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
+    found = await _lock_seen(connection, origin, unit, version)
     if content == found.content:
         return Corrected(found.position, changed=False, facts_ended=0)
-    place = {"host": origin.host, "turn": found.turn_id}
-    if found.turn_id and (await connection.execute(READ_NOW, place)).scalar():
-        raise TurnBusy("a worker is reading the turn of this unit right now; try again")
+    await _refuse_while_read(connection, origin, found)
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
     updated, size = _updated_event(origin, found, content, _metadata_of_text(found))
     events = [
@@ -177,6 +189,30 @@ async def correct_unit(
     if position is None:
         raise NotFound("no such unit")
     await _write_follow_ups(connection, origin, found, content, position)
+    await charge_quota(connection, origin.host, origin.bank, size)
+    return Corrected(position, changed=True, facts_ended=len(facts))
+
+
+async def end_unit(
+    connection: AsyncConnection, origin: Origin, unit: UUID, ends: datetime | None, version: int | None
+) -> Corrected:
+    """Set when a unit ends, or with None that it never does, inside the tenant's transaction that writes nothing else.
+
+    Facts drawn from it end, and are drawn anew with its end: a row for the extraction stage opens. `version` is the one
+    that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version, TurnBusy while a stage
+    reads the unit, QuotaExceeded.
+    """
+    found = await _lock_seen(connection, origin, unit, version)
+    if ends == found.expires_at:
+        return Corrected(found.position, changed=False, facts_ended=0)
+    await _refuse_while_read(connection, origin, found)
+    facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
+    updated, size = _updated_event(origin, found, found.content, orjson.loads(found.metadata), {"expiresAt": ends})
+    events = [updated, *(_ended_event(origin, fact) for fact in facts)]
+    position = await append_events(connection, origin.host, order_events(events))
+    if position is None:
+        raise NotFound("no such unit")
+    await _write_follow_ups(connection, origin, await _read_state(connection, origin, unit), found.content, position)
     await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=len(facts))
 
@@ -310,9 +346,13 @@ def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
 
 
 def _updated_event(
-    origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]
+    origin: Origin,
+    unit: Row[Any],
+    content: str,
+    metadata: Mapping[str, Any],
+    others: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], int]:
-    """Return the event that sets this text and these metadata, and the bytes that the quotas are charged."""
+    """Return the event that sets this text, metadata and other fields, and the bytes that the quotas are charged."""
     size = len(content.encode()) + (len(orjson.dumps(metadata)) if metadata else 0)
     told = {
         "docId": unit.doc_id,
@@ -321,6 +361,7 @@ def _updated_event(
         "occurredEnd": unit.occurred_end,
         "mentionedAt": unit.mentioned_at,
         "expiresAt": unit.expires_at,
+        **others,
     }
     fields = {
         "unitId": unit.unit_id,

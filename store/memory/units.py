@@ -165,6 +165,29 @@ class Units:
         async with self._writable(host, bank, [unit]):
             return await run_within_quota(self._database, host, origin.at, write)
 
+    async def end(
+        self,
+        host: UUID,
+        bank: str,
+        unit: UUID,
+        ends: datetime | None,
+        *,
+        version: int | None = None,
+        user: str | None = None,
+    ) -> Corrected:
+        """Set when one unit ends, or that it never does, as `user`; for its effects see `corrections.end_unit`.
+
+        Raises as `correct`, and QuotaExceeded.
+        """
+        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+
+        async def write() -> Corrected:
+            async with self._database.tenant(host) as connection:
+                return await corrections.end_unit(connection, origin, unit, ends, version)
+
+        async with self._writable(host, bank, [unit]):
+            return await run_within_quota(self._database, host, origin.at, write)
+
     async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
         """Pin one unit, so that every answer of its bank holds it, or unpin it, as `user`.
 

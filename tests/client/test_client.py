@@ -277,6 +277,23 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     assert forgotten == (2, 0)
 
 
+async def test_a_unit_is_given_an_end_and_units_are_chosen(server: Loopback, twin: Twin) -> None:
+    receipt = {"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1}
+    page: dict[str, Any] = {"units": [], "cursor": None, "has_more": False}
+    server.answers(*map(JSONResponse, (receipt, receipt, page)))
+    client = twin.client(server.url)
+    ended = await twin(client, "end_unit", "u", datetime(2026, 5, 1, 12, tzinfo=UTC), version=2)
+    await twin(client, "end_unit", "u", None)
+    await twin(client, "list_units", origin="memory", doc_id=UUID(int=7))
+    assert [seen.json for seen in server.seen[:2]] == [
+        {"expires_at": "2026-05-01T12:00:00+00:00", "version": 2},
+        {"expires_at": None},
+    ]
+    assert {seen.method for seen in server.seen[:2]} == {"PATCH"}
+    assert (server.seen[2].params["origin"], server.seen[2].params["doc_id"]) == ("memory", str(UUID(int=7)))
+    assert (ended.position, ended.facts_ended) == (9, 1)
+
+
 @pytest.mark.parametrize(
     "body,status,expected",
     [

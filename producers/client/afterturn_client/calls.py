@@ -6,6 +6,7 @@ Nothing here does I/O: both clients, the one that awaits and the one that blocks
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -192,6 +193,17 @@ def correct_unit(
     path = f"/api/v1/units/{path_segment(unit_id)}"
     request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
     return ApiCall(request, answers.read_correction, idempotent=version is None, private=(content,))
+
+
+def end_unit(
+    unit_id: str | UUID, ends: datetime | None, version: int | None, bank: str, timeout_s: float
+) -> ApiCall[answers.CorrectionReceipt]:
+    """PATCH /api/v1/units/{unit_id}; repeated, it finds the same end and changes nothing."""
+    end = None if ends is None else ends.isoformat()
+    body = encode_json({"expires_at": end, **({} if version is None else {"version": version})})
+    path = f"/api/v1/units/{path_segment(unit_id)}"
+    request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
+    return ApiCall(request, answers.read_correction, idempotent=version is None)
 
 
 def pin_unit(unit_id: str | UUID, pinned: bool, bank: str, timeout_s: float) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent

@@ -1,6 +1,7 @@
 """The clients: `AsyncAfterturn` awaits, `Afterturn` blocks; both run the calls of `calls.py`."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
@@ -285,6 +286,12 @@ class AsyncAfterturn:
         """Replace a unit's text, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
         return await self._run(self._target.correct_unit(unit_id, content, version, bank))
 
+    async def end_unit(
+        self, unit_id: str | UUID, ends: datetime | None, *, version: int | None = None, bank: str | None = None
+    ) -> answers.CorrectionReceipt:
+        """Set when a unit ends (None: never), if it is at `version`. Raises NotFoundError, TurnConflictError."""
+        return await self._run(self._target.end_unit(unit_id, ends, version, bank))
+
     async def pin_unit(
         self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None
     ) -> answers.CorrectionReceipt:
@@ -555,6 +562,12 @@ class Afterturn:
     ) -> answers.CorrectionReceipt:
         """As AsyncAfterturn.correct_unit."""
         return self._run(self._target.correct_unit(unit_id, content, version, bank))
+
+    def end_unit(
+        self, unit_id: str | UUID, ends: datetime | None, *, version: int | None = None, bank: str | None = None
+    ) -> answers.CorrectionReceipt:
+        """As AsyncAfterturn.end_unit."""
+        return self._run(self._target.end_unit(unit_id, ends, version, bank))
 
     def pin_unit(self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
         """As AsyncAfterturn.pin_unit."""

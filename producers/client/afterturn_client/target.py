@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -129,6 +130,13 @@ class ServiceTarget:
     ) -> ApiCall[answers.CorrectionReceipt]:
         """Build the call that corrects a unit and remembers its position."""
         call = calls.correct_unit(unit_id, content, version, self.name_bank(bank), self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
+    def end_unit(
+        self, unit_id: str | UUID, ends: datetime | None, version: int | None, bank: str | None
+    ) -> ApiCall[answers.CorrectionReceipt]:
+        """Build the call that sets a unit's end and remembers its position."""
+        call = calls.end_unit(unit_id, ends, version, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
     def pin_unit(self, unit_id: str | UUID, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent

@@ -47,12 +47,12 @@ class ForgetParameters(BankParameters):
 
 
 class CorrectionReceipt(Done):
-    """The unit has the new text or pin."""
+    """The unit has the new text, end or pin."""
 
     unit_id: str = Field(description="id of the unit")
     position: WritePosition
-    changed: bool = Field(description="false where the unit had this text or pin before")
-    facts_ended: int = Field(description="number of facts that ended with the old text")
+    changed: bool = Field(description="false where the unit had this text, end or pin before")
+    facts_ended: int = Field(description="number of facts that ended with the old text or end")
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "ok": True,
@@ -97,11 +97,12 @@ async def get_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Respo
 @router.patch(
     "/units/{unit_id}",
     **describe_route(
-        "Correct a unit",
-        "The unit says the new text when this answers, and facts that were drawn from the old one end. With "
-        "`version`, only if the unit is still as it was seen.",
+        "Correct or end a unit",
+        "With `content` the unit says the new text when this answers, and facts that were drawn from the old one end. "
+        "With `expires_at` it is in no answer from then on (null: it never ends), and its facts are drawn anew with "
+        "that end. With `version`, only if the unit is still as it was seen.",
         CallerClass.CHANGER,
-        {200: DescribedAnswer("the unit is corrected", (CorrectionReceipt,))},
+        {200: DescribedAnswer("the unit is changed", (CorrectionReceipt,))},
         body=CorrectionBody,
         query=BankParameters,
         fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),

@@ -189,6 +189,10 @@ async def test_a_unit_is_corrected_pinned_and_forgotten_by_commands(live: Live, 
         assert (await asyncio.to_thread(live.answer, "unit", command, unit))["changed"] is changed
     assert (await client.recall("what is the weather", k=2)).results[0].unit_id == unit
     assert (await asyncio.to_thread(live.answer, "unit", "unpin", unit))["pinned"] is False
+    for end, shown_as in (("2031-05-01T12:00:00Z", "2031-05-01T12:00:00+00:00"), ("never", None)):
+        assert (await asyncio.to_thread(live.answer, "unit", "end", unit, end))["changed"] is True
+        assert (await asyncio.to_thread(live.answer, "unit", "show", unit))["expires_at"] == shown_as
+    assert (await asyncio.to_thread(live.run, "unit", "end", unit, "tomorrow")).exit_code == 2
     unasked = await asyncio.to_thread(live.run, "unit", "forget", unit)
     assert unasked.exit_code == 2
     assert (await asyncio.to_thread(live.run, "unit", "forget", unit, "--yes")).exit_code == 0

@@ -132,6 +132,15 @@ async def test_a_unit_is_corrected_pinned_and_forgotten(ana: Tenant, visitor: Vi
     await visitor.sees("Pinned.")
     shown = (await ana.http.get(f"/api/v1/units/{unit}")).json()
     assert (shown["text"], shown["pinned"]) == ("We meet on Wednesday", True)
+    for value, told in (("2031-05-01T12:00:00", "The end is set."), ("", "The unit never ends.")):
+        await visitor.click("End")
+        await visitor.sees("From then on no answer shows the unit.")
+        await visitor.page.get_by_label("Ends at; empty: never").fill(value)
+        await visitor.click("Set the end")
+        await visitor.sees(told)
+        # Berlin is two hours ahead in May.
+        end = (await ana.http.get(f"/api/v1/units/{unit}")).json()["expires_at"]
+        assert end == ("2031-05-01T10:00:00+00:00" if value else None)
     await visitor.click("Forget")
     await visitor.sees("No read of the bank default shows it any more")
     await visitor.click("Forget it")

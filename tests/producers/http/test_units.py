@@ -1,6 +1,7 @@
 """Units that are corrected and pinned over HTTP: at once, by whoever may write there, and only what is one's own."""
 
 import asyncio
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -44,6 +45,33 @@ async def test_a_corrected_unit_is_found_by_its_new_words_at_once_and_not_by_the
     assert (shown["session_id"], shown["turn_id"], shown["role"]) == ("monday", "1", "user")
     again = (await ana.http.patch(f"/api/v1/units/{unit}", json={"content": NEW})).json()
     assert (again["changed"], again["facts_ended"]) == (False, 0)
+
+
+async def test_a_unit_is_given_an_end_and_it_is_taken_away(world: World, ana: Tenant) -> None:
+    said = "I live in Ghent."
+    turn = {"session_id": "monday", "turn_id": "1", "user_id": "ana", "messages": [{"role": "user", "content": said}]}
+    unit = await unit_of(ana, turn, said)
+    at = f"/api/v1/units/{unit}"
+    ends = (world.clock() + timedelta(days=2)).replace(microsecond=0)
+    end = {"expires_at": ends.isoformat()}
+    for wrong in ({**end, "content": NEW}, {}, {"version": 1}):
+        assert (await ana.http.patch(at, json=wrong)).status_code == 422, wrong
+    stale = await ana.http.patch(at, json={**end, "version": 7})
+    assert (stale.status_code, stale.json()["error"]["code"]) == (409, "VERSION_CONFLICT")
+    assert (await ana.http.patch(at, json={**end, "version": 1})).json()["changed"]
+    shown = (await ana.http.get(at)).json()
+    assert (datetime.fromisoformat(shown["expires_at"]), shown["text"], shown["version"]) == (ends, said, 2)
+    assert unit in [one["unit_id"] for one in await recalled(ana, said)]
+    assert not (await ana.http.patch(at, json=end)).json()["changed"]
+    world.clock.ahead = timedelta(days=3)
+    try:
+        assert unit not in [one["unit_id"] for one in await recalled(ana, said)]
+        assert (await ana.http.get(at)).status_code == 404
+    finally:
+        world.clock.ahead = timedelta()
+    assert (await ana.http.patch(at, json={"expires_at": None})).json()["changed"]
+    assert (await ana.http.get(at)).json()["expires_at"] is None
+    assert unit in [one["unit_id"] for one in await recalled(ana, said)]
 
 
 async def test_a_unit_shows_its_former_versions_and_its_pin(ana: Tenant, turn: dict[str, Any]) -> None:

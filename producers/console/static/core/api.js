@@ -98,7 +98,7 @@ export const getTurn = (query) => call("GET", `${V1}/turns`, { query });
 export const findTurn = (id) => call("GET", `${V1}/turns/${encodeURIComponent(id)}`);
 export const getFreshness = (bank) => call("GET", `${V1}/freshness`, { query: { bank } });
 export const getUnit = (bank, id) => call("GET", unitPath(id), { query: { bank } });
-export const correctUnit = (bank, id, body) => call("PATCH", unitPath(id), { query: { bank }, body });
+export const changeUnit = (bank, id, body) => call("PATCH", unitPath(id), { query: { bank }, body });
 export const setPin = (bank, id, pinned) => call(pinned ? "PUT" : "DELETE", `${unitPath(id)}/pin`, { query: { bank } });
 export const forgetUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, with_facts: true } });
 export const eraseUnit = (bank, id) => call("DELETE", unitPath(id), { query: { bank, erase: true } });

@@ -32,6 +32,12 @@ export function Moment({ at }) {
   >`;
 }
 
+/** A moment as a field of date and time takes it, in the reader's zone. */
+export function asLocal(at) {
+  const date = new Date(at);
+  return new Date(date - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
 // Directions, zero widths, tags and other marks that change what is seen and cannot be seen themselves.
 const MARKS = /([\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}])/u;
 

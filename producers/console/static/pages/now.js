@@ -96,7 +96,7 @@ function Charts({ samples, stages }) {
     <h2>${t("now.hour")}</h2>
     <div class="charts">
       ${chart("undone", byStage((one) => one.undone, 0), number)}
-      ${chart("rate", [line(t("chart.accepted"), (one) => one.turns_per_s), ...byStage((one) => one.done_per_s, 0)], rate)}
+      ${chart("rate", [...byStage((one) => one.done_per_s, 0), line(t("chart.accepted"), (one) => one.turns_per_s)], rate)}
       ${chart("recall", [line("p50", (one) => one.recall_p50_ms), line("p95", (one) => one.recall_p95_ms)], (value) => t("recall.ms", { n: ms(value) }))}
       ${chart("age", byStage((one) => one.age_p95_s, null), (value) => t("chart.seconds", { n: rate(value) }))}
     </div>

@@ -48,6 +48,9 @@ export function Recall({ query }) {
   <//>`;
 }
 
+/** What a filter or limit is called. */
+const labelOf = (name) => t(`recall.${name === "across_banks" ? "across" : name}`);
+
 function Form({ query, ask, busy }) {
   const [chosen, setChosen] = useState(() =>
     Object.fromEntries(SETTINGS.filter((name) => query[name]).map((name) => [name, query[name]])),
@@ -96,7 +99,7 @@ function Form({ query, ask, busy }) {
       <${BankField} of=${of} disabled=${Boolean(chosen.across_banks)} />
       ${text("user_id")}
     </div>
-    <details open=${count > 0}>
+    <details>
       <summary>${t("recall.filters")} ${count > 0 && html`<${Chip} kind="accent">${t("recall.set", { n: count })}<//>`}</summary>
       <div class="fields">
         ${text("k", "number", { min: 1, max: MOST })} ${text("max_tokens", "number", { min: 1 })}
@@ -119,8 +122,12 @@ function Form({ query, ask, busy }) {
           onChange=${(event) => put("across_banks", event.target.checked ? "1" : "")} />
         ${t("recall.across")}
       </label>
-      ${count > 0 && html`<button type="button" class="small" onClick=${() => setChosen({})}>${t("recall.clear")}</button>`}
     </details>
+    ${count > 0 && html`<p class="chips">
+      ${Object.entries(chosen).map(([name, value]) => html`<button type="button" class="chip accent" onClick=${() => put(name, "")}
+        aria-label=${t("filter.remove", { name: labelOf(name) })}>${labelOf(name)}: <${Said} text=${value} most=${60} /> ×</button> `)}
+      <button type="button" class="small" onClick=${() => setChosen({})}>${t("recall.clear")}</button>
+    </p>`}
     <div class="actions start">
       <button type="submit" class="primary" disabled=${busy}>${t("recall.ask")}</button>
     </div>

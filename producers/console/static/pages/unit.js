@@ -1,8 +1,8 @@
 // A unit: what it says, where that comes from, what was drawn from it, its versions; corrected, pinned, forgotten.
 
 import { html, useRef, useState } from "../vendor/htm-preact.js";
-import { correctUnit, eraseUnit, forgetUnit, getUnit, setPin } from "../core/api.js";
-import { Moment, Named, Said, number } from "../core/format.js";
+import { changeUnit, eraseUnit, forgetUnit, getUnit, setPin } from "../core/api.js";
+import { Moment, Named, Said, asLocal, number } from "../core/format.js";
 import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Chip, Copy, Empty, Gate, Loaded, Page, bankCrumb } from "../core/parts.js";
 import { t } from "../core/texts.js";
@@ -38,15 +38,18 @@ function ShownUnit({ who, bank, id }) {
         ${found.pinned && html`<${Chip} kind="accent">${t("unit.pinned")}<//>`}
         <span>${t("unit.version", { n: found.version })}</span>
       </p>
-      ${who.write &&
+      ${found.origin === "reflection" && html`<p class="quiet">${t("unit.reflection")}</p>`}
+      ${who.write && found.origin !== "reflection" &&
       html`<div class="actions start">
         <button type="button" onClick=${() => setOpen("correct")}>${t("unit.correct")}</button>
         <button type="button" onClick=${() => setOpen("pin")}>${t(found.pinned ? "unit.unpin" : "unit.pin")}</button>
+        <button type="button" onClick=${() => setOpen("end")}>${t("unit.end")}</button>
         <button type="button" class="danger" onClick=${() => setOpen("forget")}>${t("unit.forget")}</button>
       </div>`}
     </section>
     ${open === "correct" && html`<${Correct} ...${shared} unit=${found} />`}
     ${open === "pin" && html`<${Pin} ...${shared} unit=${found} />`}
+    ${open === "end" && html`<${End} ...${shared} unit=${found} />`}
     ${open === "forget" && html`<${Forget} ...${shared} unit=${found} />`}
     <div class="columns">
       <section>
@@ -117,7 +120,7 @@ function changedMeanwhile(now, seen) {
 function Correct({ bank, unit, ...shared }) {
   const field = useRef();
   const act = async () => {
-    const done = await correctUnit(bank, unit.unit_id, { content: field.current.value, version: unit.version });
+    const done = await changeUnit(bank, unit.unit_id, { content: field.current.value, version: unit.version });
     return done.changed ? t("correct.done", { n: number(done.facts_ended) }) : t("correct.same");
   };
   return html`<${Change} ...${shared} title=${t("correct.title")} verb=${t("correct.do")} act=${act}>
@@ -136,6 +139,22 @@ function Pin({ bank, unit, ...shared }) {
   };
   return html`<${Change} ...${shared} title=${t(`${which}.title`)} verb=${t(`${which}.do`)} act=${act}>
     <p>${t(`${which}.will`, { bank })}</p>
+  <//>`;
+}
+
+/** Set or take away the end of a unit. */
+function End({ bank, unit, ...shared }) {
+  const field = useRef();
+  const act = async () => {
+    const at = field.current.value ? new Date(field.current.value).toISOString() : null;
+    const done = await changeUnit(bank, unit.unit_id, { expires_at: at, version: unit.version });
+    if (!done.changed) return t("end.same");
+    return t(at ? "end.done" : "end.never");
+  };
+  return html`<${Change} ...${shared} title=${t("end.title")} verb=${t("end.do")} act=${act}>
+    <div><label for="end">${t("bank.end.at")}</label>
+      <input id="end" ref=${field} type="datetime-local" step="1" defaultValue=${unit.expires_at ? asLocal(unit.expires_at) : ""} /></div>
+    <p>${t("end.will", { facts: number(unit.facts.length) })}</p>
   <//>`;
 }
 
