@@ -4,7 +4,7 @@ import { html } from "../vendor/htm-preact.js";
 import { Said, ms, number, score } from "./format.js";
 import { linkTo } from "./hooks.js";
 import { Chip } from "./parts.js";
-import { SETTINGS } from "./recalls.js";
+import { SETTINGS, labelOf } from "./recalls.js";
 import { t } from "./texts.js";
 
 const SHOWN = 300;
@@ -29,7 +29,7 @@ function Side({ name, one: { asked, answer }, other }) {
   return html`<section class="card" aria-label=${name}>
     <h3>${name}: <${Said} text=${asked.question} most=${SHOWN} /></h3>
     <p class="chips">
-      ${differs.map((setting) => html`<${Chip} kind="accent">${t(`recall.${setting === "across_banks" ? "across" : setting}`)}: <${Said} text=${settingOf(asked, setting) || "–"} most=${60} /><//> `)}
+      ${differs.map((setting) => html`<${Chip} kind="accent">${labelOf(setting)}: <${Said} text=${settingOf(asked, setting) || "–"} most=${60} /><//> `)}
     </p>
     <p class="quiet">${t("compare.figures", { n: number(answer.results.length), tokens: number(answer.tokens), ms: ms(answer.took_ms) })}</p>
     <ol class="compared">

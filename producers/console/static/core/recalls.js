@@ -1,6 +1,7 @@
 // A question as the address holds it, as the API takes it, and why a unit is not in an answer.
 
 import { getUnit, recall } from "./api.js";
+import { t } from "./texts.js";
 
 const LISTS = ["sessions", "tags", "without"];
 const CHOICES = ["roles", "kinds"];
@@ -9,6 +10,8 @@ const MOMENTS = ["from", "to", "as_of", "known_at"];
 /** What leaves units out, by the name in the address. */
 export const FILTERS = ["user_id", "sessions", "roles", "kinds", "tags", "from", "to", "as_of", "known_at", "min_score", "without"];
 export const SETTINGS = [...FILTERS, "k", "max_tokens", "time", "across_banks"];
+/** What a filter or limit is called. */
+export const labelOf = (name) => t(`recall.${name === "across_banks" ? "across" : name}`);
 /** Most results that the API gives. */
 export const MOST = 100;
 

@@ -7,7 +7,7 @@ import { Moment, Named, Said, ms, number, score } from "../core/format.js";
 import { linkTo } from "../core/hooks.js";
 import { Comparison } from "../core/comparison.js";
 import { Chip, Copy, Empty, Failure, Loading, Page, Table } from "../core/parts.js";
-import { FILTERS, MOST, SETTINGS, bodyOf, explainMiss } from "../core/recalls.js";
+import { FILTERS, MOST, SETTINGS, bodyOf, explainMiss, labelOf } from "../core/recalls.js";
 import { t } from "../core/texts.js";
 
 const ROLES = ["user", "assistant", "tool", "system", "developer"];
@@ -47,9 +47,6 @@ export function Recall({ query }) {
     </div>
   <//>`;
 }
-
-/** What a filter or limit is called. */
-const labelOf = (name) => t(`recall.${name === "across_banks" ? "across" : name}`);
 
 function Form({ query, ask, busy }) {
   const [chosen, setChosen] = useState(() =>
