@@ -153,23 +153,29 @@ class InProcessEmbedder(ABC):
     async def _embed(self, texts: list[str], thread: ThreadPoolExecutor) -> NDArray[np.float32]:
         """Embed batch by batch: between two of them other calls have the thread."""
         loop = asyncio.get_running_loop()
-        model, readable, batches = await loop.run_in_executor(thread, self._prepare, texts)
-        vectors, took_ms = np.empty((len(texts), self.dimensions), dtype=np.float32), 0.0
-        for batch in batches:
-            found, ms = await loop.run_in_executor(thread, _run, model, [readable[i] for i in batch])
-            vectors[batch] = found
+        model, readable, batches, found, took_ms = await loop.run_in_executor(thread, self._embed_first, texts)
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        vectors[batches[0]] = found
+        for batch in batches[1:]:
+            vectors[batch], ms = await loop.run_in_executor(thread, _run, model, [readable[i] for i in batch])
             took_ms += ms
         self._pace.learn(texts, took_ms)
         return vectors
 
-    def _prepare(self, texts: list[str]) -> tuple["TextEmbedding", list[str], list[list[int]]]:
-        """Return the model, the texts as it reads them, and batches of their indexes."""
+    def _embed_first(
+        self, texts: list[str]
+    ) -> tuple["TextEmbedding", list[str], list[list[int]], NDArray[np.float32], float]:
+        """Return the model, the texts as it reads them, batches of their indexes, and the first one's vectors and time.
+
+        A question, which is one batch, takes one way to the thread and back.
+        """
         model = self._loaded()
         readable = [clean_text(text, _MAX_CHARACTERS) for text in texts]
-        if len(readable) == 1:
-            return model, readable, [[0]]
-        lengths = [model.token_count(text) for text in readable]
-        return model, readable, list(group_by_length(lengths, self._settings.batch_tokens))
+        batches = [[0]]
+        if len(readable) > 1:
+            lengths = [model.token_count(text) for text in readable]
+            batches = list(group_by_length(lengths, self._settings.batch_tokens))
+        return model, readable, batches, *_run(model, [readable[i] for i in batches[0]])
 
 
 class LocalEmbedder(InProcessEmbedder):

@@ -20,6 +20,11 @@ class Arm(Protocol):
         """The arm's name in answers, explanations and `without`."""
         ...
 
+    @property
+    def needs_vector(self) -> bool:
+        """Whether the arm searches by the question's vector; the others may be queried before the model is done."""
+        ...
+
     def weight(self, settings: RecallSettings) -> float:
         """Return the weight of the arm's scores in the sum."""
         ...
@@ -39,7 +44,6 @@ async def query_arms(connection: AsyncConnection, arms: Sequence[Arm], state: Re
     Savepoints cost round trips, so they are used only after an arm has failed: without them, the first failure
     raises ArmFailed.
     """
-    state.found.clear()
     for arm in arms:
         try:
             state.found[arm.name] = await (

@@ -57,6 +57,7 @@ class DenseArm:
     """The arm of meaning: the cosine of the question, names replaced, and each message mixed with its neighbours."""
 
     name = "dense"
+    needs_vector = True
 
     def weight(self, settings: RecallSettings) -> float:
         """Return the weight of a cosine, where a lexical score has weight 1."""

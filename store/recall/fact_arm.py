@@ -50,6 +50,7 @@ class FactArm:
     """The arm of facts: messages that state what the question asks about the asking person; most ask for none."""
 
     name = NAME
+    needs_vector = False
 
     def weight(self, _settings: RecallSettings) -> float:
         """Return the weight of a message that states the fact."""

@@ -22,6 +22,7 @@ class LexicalArm:
     """The arm of words: BM25 over the postings table, with the context of neighbouring messages."""
 
     name = "lexical"
+    needs_vector = False
 
     def weight(self, _settings: RecallSettings) -> float:
         """Return 1: the weights of the other arms are relative to this one."""

@@ -1,4 +1,4 @@
-"""Embeds the question, and beside the search the fresh tail, whose vectors it caches; the embedder may fail."""
+"""Embeds the question beside the preparation, and the fresh tail beside the search; the embedder may fail."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, ReadsSomeScripts
 from store.gen_ai_spans import trace_embedding
-from store.off_loop import run_off_loop
+from store.off_loop import LONG_CHARACTERS, run_off_loop
+from store.recall.named_words import NamedWords
 from store.recall.question import EFFORT, find_named_speakers, put_in_first_person
 from store.recall.settings import RecallSettings
-from store.recall.state import RecallState
+from store.recall.state import BegunQuestion, RecallState
 from store.recall.tail import UnembeddedText, select_affordable, select_urgent
 from store.recall.vector_writeback import VectorWriteback
+from store.text.terms import split_words
 
 #: The embedder's name in `degraded` of an answer, and in metrics.
 NAME = "embedding"
@@ -61,62 +63,99 @@ class QuestionEmbedder:
         self._settings = settings
         self._writeback = writeback
         self._tails = TailCache()
+        self._named = NamedWords()
+
+    def begin(self, state: RecallState, embedder: Embedder) -> None:
+        """Begin to embed the question as it will probably be put (`RecallState.begun`), before its bank is read.
+
+        Whom it names is known only then: the words are replaced that named speakers in the bank's last questions. The
+        first question to a bank waits, and so does a long one, which would take long to embed twice.
+        """
+        text = state.question.text
+        if EFFORT * len(text) >= LONG_CHARACTERS:
+            return
+        words = frozenset(split_words(text))
+        named = self._named.find(state.bank, words)
+        if named is None:
+            state.begun = BegunQuestion(words)
+            return
+        question = put_in_first_person(text, named)
+        work = _embed_texts(embedder, [question], self._compute_deadline())
+        state.begun = BegunQuestion(words, question, asyncio.create_task(work, name="embed the question"))
+
+    def phrase(self, state: RecallState, embedder: Embedder) -> None:
+        """Put a prepared question for the model; work that was begun on another text ends.
+
+        Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`).
+        """
+        text, begun = state.question.text, state.begun
+        names = find_named_speakers(state.question, state.speakers)
+        state.phrased = put_in_first_person(text, names)
+        state.is_read = not isinstance(embedder, ReadsSomeScripts) or embedder.can_read(state.phrased)
+        if begun is None:
+            return
+        # A word that preparation replaced is another name of a speaker, or a misspelt one.
+        replaced = begun.words.difference(split_words(text))
+        named = begun.words.intersection(word for name in names for word in split_words(name))
+        self._named.learn(state.bank, begun.words, replaced | named)
+        if begun.text != state.phrased:
+            state.cancel_begun()
 
     async def embed(self, state: RecallState, embedder: Embedder) -> None:
         """Fill the question's vector, and begin to embed the fresh texts; note a failed or late embedder.
 
-        `embedder` is the recall's model, of its generation.
-
-        Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`).
+        `embedder` is the recall's model, of its generation. It waits unless `RecallState.begun` is done.
 
         The texts are embedded while the database is searched (`RecallState.tail_embedding`): a question with a
         backlog of texts in a bank of 100,000 units took 46 -> 38 ms.
         """
-        text, generation = state.question.text, state.generation
-        names = find_named_speakers(state.question, state.speakers)
-        question = await run_off_loop(EFFORT * len(text), put_in_first_person, text, names)
-        state.is_read = not isinstance(embedder, ReadsSomeScripts) or embedder.can_read(question)
+        if not state.phrased:
+            await run_off_loop(EFFORT * len(state.question.text), self.phrase, state, embedder)
+        question, generation, state.is_embedded = state.phrased, state.generation, True
         state.tail_vectors = self._tails.known(state.unembedded, generation)
+        end = self._compute_deadline()
+        begun = state.begun and state.begun.work
+        found = await (begun or _embed_texts(embedder, [question], end))
+        if isinstance(found, str):
+            state.degraded.append(found)
+            return
+        state.vector = found[0]
         wanted = select_urgent(state.unembedded) if self._is_flooded(state) else state.unembedded
         unknown = [fresh for fresh in wanted if fresh.unit_id not in state.tail_vectors]
-        tail = select_affordable(unknown, question, self._settings.fresh_tail_ms, embedder.estimate_ms)
-        end = asyncio.get_running_loop().time() + self._settings.embed_deadline_ms / 1000
-        vectors = await self._embed(state, embedder, [question], end)
-        if vectors is None:
-            return
-        state.vector = vectors[0]
-        if tail:
+        if tail := select_affordable(unknown, question, self._settings.fresh_tail_ms, embedder.estimate_ms):
             work = self._embed_tail(state, embedder, tail, end)
             state.tail_embedding = asyncio.create_task(work, name="embed the fresh tail")
+
+    def _compute_deadline(self) -> float:
+        """Return when a call of the model that begins now is late, by the loop's clock."""
+        return asyncio.get_running_loop().time() + self._settings.embed_deadline_ms / 1000
 
     async def _embed_tail(
         self, state: RecallState, embedder: Embedder, tail: Sequence[UnembeddedText], end: float
     ) -> None:
-        vectors = await self._embed(state, embedder, [fresh.content for fresh in tail], end)
-        if vectors is None:
+        found = await _embed_texts(embedder, [fresh.content for fresh in tail], end)
+        if isinstance(found, str):
+            state.degraded.append(found)
             return
-        embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors, strict=True)}
+        embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, found, strict=True)}
         self._tails.keep(tail, embedded, state.generation)
         if self._writeback is not None:
             self._writeback.keep(state.host, state.bank, state.generation, tail, embedded)
         state.tail_vectors = {**state.tail_vectors, **embedded}
 
-    async def _embed(
-        self, state: RecallState, embedder: Embedder, texts: Sequence[str], end: float
-    ) -> NDArray[np.float32] | None:
-        """Return the vectors of these texts; None, and a note, if the embedder fails or has not ended by `end`."""
-        try:
-            async with asyncio.timeout_at(end):
-                with trace_embedding(embedder.name, len(texts)):
-                    return await embedder.embed(texts)
-        except TimeoutError:
-            note = f"{NAME}: late"
-        except EmbeddingError as error:
-            note = f"{NAME}: {type(error).__name__}"
-        state.degraded.append(note)
-        return None
-
     def _is_flooded(self, state: RecallState) -> bool:
         """Return whether the bank's backlog is far larger than a tail."""
         full = len(state.unembedded) >= self._settings.fresh_tail_chunks
         return full and state.freshness.pending >= self._settings.fresh_tail_backlog
+
+
+async def _embed_texts(embedder: Embedder, texts: Sequence[str], end: float) -> NDArray[np.float32] | str:
+    """Return the vectors of these texts; a note if the embedder fails or has not ended by `end`."""
+    try:
+        async with asyncio.timeout_at(end):
+            with trace_embedding(embedder.name, len(texts)):
+                return await embedder.embed(texts)
+    except TimeoutError:
+        return f"{NAME}: late"
+    except EmbeddingError as error:
+        return f"{NAME}: {type(error).__name__}"

@@ -45,6 +45,7 @@ class PinnedArm:
     """The arm of pins: pinned units, for every question."""
 
     name = "pinned"
+    needs_vector = False
 
     def weight(self, _settings: RecallSettings) -> float:
         """Return 0: the rule "pinned" puts them first, after all other rules, so that no session is raised by pins."""

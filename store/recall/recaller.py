@@ -1,7 +1,7 @@
 """Runs a recall from the question to the ranked answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.prompt_tokens import ESTIMATE
 from embeddings.protocol import Embedder, Reranker, TokenCounter, UnderstandsSomeLanguages, pin_model
 from store import identity
-from store.database import ONE_PLAN, Database
+from store.database import ONE_PLAN, Database, Settings
 from store.database_outage import is_statement_timeout, may_pass
 from store.derived.persons import parse_confidence
 from store.ledger.freshness import read_freshness
@@ -72,9 +72,10 @@ OPTIONAL_PARTS = (EMBEDDING, *(arm.name for arm in ARMS), RERANK)
 class Recaller:
     """The facade of recall: answers questions to a bank without waiting for a stage; embeds texts without a vector.
 
-    Between two short transactions it embeds the question; fresh texts are embedded while the second one searches, and
-    a third reads what was found where they take longer than the search. After them it calls the reranker, if there is
-    one. Embedder, arms and reranker may fail: the answer names those that did and comes from the others.
+    The question is embedded beside the transaction that prepares the search; where the model is done in time, that
+    transaction searches, too, else a second one does. Fresh texts are embedded while arms search, and another
+    transaction reads what was found where they take longer. After them it calls the reranker, if there is one.
+    Embedder, arms and reranker may fail: the answer names those that did and comes from the others.
     """
 
     def __init__(
@@ -106,20 +107,15 @@ class Recaller:
         """
         model = pin_model(self._embedder)
         state = await self._begin(host, query, model)
-        async with self._database.tenant(host, ONE_PLAN) as connection:
-            known = await prepare_search(connection, state)
-        state.steps.done("prepare")
-        if not known:
-            return RecallAnswer((), state.freshness, state.steps.milliseconds(), bank_known=False)
-        counting = asyncio.create_task(self._freshness(state), name="count what is undone")
+        arms = [arm for arm in self._arms if arm.name not in query.without]
+        self._question_embedder.begin(state, model)
         try:
-            return await self._answer(state, counting, model)
+            pool = await self._search(state, arms, model)
+            if pool is None:
+                return RecallAnswer((), state.freshness, state.steps.milliseconds(), bank_known=False)
+            return await self._answer(state, arms, pool, model)
         finally:
-            counting.cancel()
-            if state.tail_embedding is not None:
-                state.tail_embedding.cancel()
-                # A cancelled task refers to its frame, and that to the state.
-                state.tail_embedding = None
+            state.cancel_work()
 
     async def _begin(self, host: UUID, query: RecallQuery, model: Embedder) -> RecallState:
         """Return the state of a new recall, its question parsed by the rules of the bank's languages."""
@@ -141,22 +137,66 @@ class Recaller:
             steps=steps,
         )
 
-    async def _freshness(self, state: RecallState) -> Freshness:
+    async def _search(self, state: RecallState, arms: Sequence[Arm], model: Embedder) -> CandidatePool | None:
+        """Return the pool of the units that the arms find; None for a bank that does not exist.
+
+        After a failure each arm is queried in its own savepoint.
+        """
+        try:
+            async with self._database.tenant(state.host, ONE_PLAN) as connection:
+                if not await prepare_search(connection, state):
+                    return None
+                state.steps.done("prepare")
+                if state.more_pending:
+                    state.counting = asyncio.create_task(self._count_undone(state), name="count what is undone")
+                pool = await self._search_at_once(connection, state, arms, model)
+            if pool is not None:
+                return pool
+            await self._embed(state, model)
+            return await self._query_arms(state, arms, apart=False)
+        except ArmFailed as failure:
+            cause = failure.__cause__
+            if cause is not None and (may_pass(cause) or is_statement_timeout(cause)):
+                raise cause from None
+        state.found.clear()
+        await self._embed(state, model)
+        return await self._query_arms(state, arms, apart=True)
+
+    async def _search_at_once(
+        self, connection: AsyncConnection, state: RecallState, arms: Sequence[Arm], model: Embedder
+    ) -> CandidatePool | None:
+        """Query the arms in the transaction of the preparation as far as the question's vector is there.
+
+        While the model works on the question, the arms that need no vector are queried. If it is done then, so are the
+        others, and the pool is read. No connection waits for it.
+        """
+        if state.begun is None or state.begun.work is None or _choose_settings(state) is not ONE_PLAN:
+            return None
+        self._question_embedder.phrase(state, model)
+        await query_arms(connection, [arm for arm in arms if not arm.needs_vector], state, apart=False)
+        if state.begun is None or not state.begun.is_done:
+            return None
+        await self._embed(state, model)
+        await query_arms(connection, [arm for arm in arms if arm.needs_vector], state, apart=False)
+        return await self._load_pool(connection, state, arms) if _has_tail(state) else None
+
+    async def _embed(self, state: RecallState, model: Embedder) -> None:
+        if not state.is_embedded:
+            await self._question_embedder.embed(state, model)
+            state.steps.done("embed")
+
+    async def _count_undone(self, state: RecallState) -> Freshness:
         """Return how fresh the bank was; very many undone rows are counted during the search, not before it."""
-        if not state.more_pending:
-            return state.freshness
         async with self._database.tenant(state.host) as connection:
             counted = await read_freshness(connection, state.host, state.bank)
         return replace(state.freshness, pending=counted.pending)
 
-    async def _answer(self, state: RecallState, fresh: Awaitable[Freshness], model: Embedder) -> RecallAnswer:
-        """Return the answer to a prepared question; `fresh` counts the bank's undone rows meanwhile."""
+    async def _answer(
+        self, state: RecallState, arms: Sequence[Arm], pool: CandidatePool, model: Embedder
+    ) -> RecallAnswer:
+        """Return the answer to a question whose bank was searched."""
         query, settings, steps = state.query, state.settings, state.steps
-        await self._question_embedder.embed(state, model)
-        steps.done("embed")
         rerank_step = None if RERANK in query.without else self._rerank_step
-        arms = [arm for arm in self._arms if arm.name not in query.without]
-        pool = await self._read_pool(state, arms)
         items, evidence = await self._rank(
             state, arms, pool, rerank_step.count_wanted(query.most) if rerank_step else query.most
         )
@@ -179,7 +219,7 @@ class Recaller:
         steps.done("budget")
         return RecallAnswer(
             kept,
-            await fresh,
+            state.freshness if state.counting is None else await state.counting,
             steps.milliseconds(),
             tuple(state.degraded),
             directives,
@@ -190,35 +230,26 @@ class Recaller:
             unembedded=sum(fresh.unit_id not in state.tail_vectors for fresh in state.unembedded),
         )
 
-    async def _read_pool(self, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:
-        """Return the pool of the units that the arms find; after a failure each arm is queried in its own savepoint."""
-        try:
-            return await self._query_arms(state, arms, apart=False)
-        except ArmFailed as failure:
-            cause = failure.__cause__
-            if cause is not None and (may_pass(cause) or is_statement_timeout(cause)):
-                raise cause from None
-        return await self._query_arms(state, arms, apart=True)
-
     async def _query_arms(self, state: RecallState, arms: Sequence[Arm], *, apart: bool) -> CandidatePool:
-        """Return the arms' pool, read in one transaction, or in two if the fresh texts must be waited for.
+        """Return the pool, read with the arms that are left in one transaction, or later where fresh texts are awaited.
 
         No connection waits for the model, and none is held while units are ranked.
         """
-        opened = search_settings(state.lists, filtered=filters.is_filtered(state.filters))
-        tail = state.tail_embedding
+        opened, left = _choose_settings(state), [arm for arm in arms if arm.name not in state.found]
+        if left:
+            async with self._database.tenant(state.host, opened) as connection:
+                await query_arms(connection, left, state, apart=apart)
+                if _has_tail(state):
+                    return await self._load_pool(connection, state, arms)
+        if state.tail_embedding is not None:
+            await state.tail_embedding
+            state.steps.done("embed")
         async with self._database.tenant(state.host, opened) as connection:
-            await query_arms(connection, arms, state, apart=apart)
-            if tail is not None and tail.done():
-                tail.result()  # raises its error
-            if tail is None or tail.done():
-                return await self._load_pool(connection, state)
-        await tail
-        state.steps.done("embed")
-        async with self._database.tenant(state.host, opened) as connection:
-            return await self._load_pool(connection, state)
+            return await self._load_pool(connection, state, arms)
 
-    async def _load_pool(self, connection: AsyncConnection, state: RecallState) -> CandidatePool:
+    async def _load_pool(self, connection: AsyncConnection, state: RecallState, arms: Sequence[Arm]) -> CandidatePool:
+        # Scores are summed in the order of the arms, whichever were queried first.
+        state.found = {arm.name: state.found[arm.name] for arm in arms if arm.name in state.found}
         rank_tail_units(state)
         pool = await load_pool(connection, state)
         state.steps.done("load")
@@ -281,6 +312,19 @@ class Recaller:
             texts = await read_whole_texts(connection, state, units)
         state.characters += sum(len(text) for text in texts.values())
         return texts
+
+
+def _choose_settings(state: RecallState) -> Settings:
+    """Return the settings of the transaction that searches."""
+    return search_settings(state.lists, filtered=filters.is_filtered(state.filters))
+
+
+def _has_tail(state: RecallState) -> bool:
+    """Return whether no fresh text is being embedded; raises the error of that work."""
+    if state.tail_embedding is None or not state.tail_embedding.done():
+        return state.tail_embedding is None
+    state.tail_embedding.result()
+    return True
 
 
 def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:

@@ -74,6 +74,7 @@ class RecentArm:
     """The arm of recency: the newest messages of the last minutes that are not the assistant's."""
 
     name = RECENT
+    needs_vector = False
 
     def weight(self, settings: RecallSettings) -> float:
         """Return the weight of newness, where a lexical score has weight 1."""

@@ -56,6 +56,23 @@ class UnstoredUnits:
     replaced: frozenset[UUID] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class BegunQuestion:
+    """A question before its bank is read: its words, and how it will probably be put, which the model reads meanwhile.
+
+    The work's result is the vector of that text, or a note of a failure.
+    """
+
+    words: frozenset[str] = field(repr=False)
+    text: str | None = field(default=None, repr=False)
+    work: "asyncio.Task[NDArray[np.float32] | str] | None" = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits for the model."""
+        return self.work is not None and self.work.done()
+
+
 @dataclass(slots=True)
 class RecallState:
     """The state of one recall; each step reads the fields that earlier steps filled, and fills its own.
@@ -72,10 +89,11 @@ class RecallState:
     `unstored` are facts that no worker has written, if the question asks for facts, and units that ended after its
     moment.
 
-    `QuestionEmbedder.embed` fills the question's `vector`, of the model's `generation` (None after a failure), says
-    whether the model knows its script (`is_read`), and begins to embed the fresh texts: `tail_embedding` fills
-    `tail_vectors`. `query_arms` fills `found`, each arm's
-    result by its name, and `nearest`, the cosines of the stored units that the dense arm found.
+    `QuestionEmbedder.begin` sets `begun`. `phrase` puts the question for the model (`phrased`) and says whether the
+    model knows its script (`is_read`). `embed` (`is_embedded`) fills its `vector`, of the model's `generation` (None
+    after a failure), and begins to embed the fresh texts: `tail_embedding` fills `tail_vectors`. `query_arms` fills
+    `found`, each arm's result by its name, and `nearest`, the cosines of the stored units that the dense arm found.
+    `counting` counts very many undone rows meanwhile.
     `degraded` names the parts that failed, `characters` counts the text of candidates.
     """
 
@@ -105,12 +123,31 @@ class RecallState:
     filters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     unstored: UnstoredUnits = field(default_factory=UnstoredUnits, repr=False)
 
+    begun: BegunQuestion | None = field(default=None, repr=False)
+    phrased: str = field(default="", repr=False)
+    is_embedded: bool = False
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     is_read: bool = True
     tail_vectors: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
     tail_embedding: asyncio.Task[None] | None = field(default=None, repr=False)
+    counting: asyncio.Task[Freshness] | None = field(default=None, repr=False)
 
     found: dict[str, ArmResult] = field(default_factory=dict, repr=False)
     nearest: Mapping[UUID, float] = field(default_factory=dict, repr=False)
     degraded: list[str] = field(default_factory=list)
     characters: int = 0
+
+    def cancel_begun(self) -> None:
+        """Cancel the work that was begun on the question, if it is not done."""
+        if self.begun is not None and self.begun.work is not None:
+            self.begun.work.cancel()
+        self.begun = None
+
+    def cancel_work(self) -> None:
+        """Cancel what goes on beside the recall."""
+        self.cancel_begun()
+        for work in (self.tail_embedding, self.counting):
+            if work is not None:
+                work.cancel()
+        # A cancelled task refers to its frame, and that to the state.
+        self.tail_embedding = self.counting = None

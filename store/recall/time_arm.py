@@ -77,6 +77,7 @@ class TimeArm:
     """The arm of time: units said in the asked time or mentioning it; none if the question names no time."""
 
     name = "time"
+    needs_vector = True
 
     def weight(self, settings: RecallSettings) -> float:
         """Return the weight of a fitting time, where a lexical score has weight 1."""

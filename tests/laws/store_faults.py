@@ -139,13 +139,16 @@ FAULTS = (
         law="L10",
         fault="a transaction is open while the model works",
         file="store/recall/recaller.py",
-        before="        await self._question_embedder.embed(state, model)\n",
+        before="            await self._question_embedder.embed(state, model)\n",
         after=(
-            "        async with self._database.tenant(state.host):\n"
-            "            await self._question_embedder.embed(state, model)\n"
+            "            async with self._database.tenant(state.host):\n"
+            "                await self._question_embedder.embed(state, model)\n"
         ),
         held_by="tests/store/recall/test_recaller.py",
-        tests=("test_no_transaction_is_open_while_the_model_works",),
+        tests=(
+            "test_no_transaction_is_open_while_the_model_works",
+            "test_no_transaction_waits_for_a_question_that_is_embedded_beside_it",
+        ),
     ),
     Mutant(
         law="L3",

@@ -31,6 +31,7 @@ class Failing:
     error: Exception | None = None
     asked: int = 0
     name: str = "failing"
+    needs_vector: bool = False
 
     def weight(self, settings: RecallSettings) -> float:
         del settings
@@ -90,6 +91,20 @@ async def test_an_arm_that_does_not_fail_is_asked_once(memory: Memory) -> None:
     asking(memory, arm)
     assert (await memory.ask("Who chewed the slippers?")).degraded == ()
     assert arm.asked == 1
+
+
+async def test_an_arm_that_fails_while_the_model_works_is_named_and_the_others_answer(memory: Memory) -> None:
+    await memory.say(*SAID)
+    before = await memory.ask("Who chewed the slippers?")
+    arm = Failing()
+    asking(memory, arm)
+    await memory.ask("Is the printer out of toner?")
+    arm.statement = "select 1/0"
+    after = await memory.ask("Who chewed the slippers?")
+    assert after.degraded == ("failing: DBAPIError",)
+    assert [(one.text, one.score, one.arms) for one in after.items] == [
+        (one.text, one.score, one.arms) for one in before.items
+    ]
 
 
 async def test_when_every_arm_fails_nothing_is_found_and_every_one_is_named(memory: Memory) -> None:

@@ -45,8 +45,8 @@ async def first(memory: Memory, question: str, **more: Any) -> str | None:
 
 
 async def embedded(memory: Memory, question: str) -> str:
-    """Ask, and return the question's text that was embedded."""
-    before = len(memory.embedder.heard)
+    """Ask a recaller that knows no names yet, and return the question's text that was embedded."""
+    before, memory.recaller = len(memory.embedder.heard), None
     await memory.ask(question, k=1)
     [asked] = memory.embedder.heard[before]
     return asked

@@ -28,6 +28,7 @@ class Carrier:
     """Stands before the arm that knows words, and carries them while a recall is under way."""
 
     name = "carrier"
+    needs_vector = False
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

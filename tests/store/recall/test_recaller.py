@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from afterturn_client.contract.freshness import UNWRITTEN
+from sqlalchemy import event
 
 from store.memory.turns import NewMessage
 from store.memory.units import Units
@@ -159,6 +160,50 @@ async def test_no_transaction_is_open_while_the_model_works(memory: Memory) -> N
 
 
 @pytest.mark.law("L10")
+async def test_no_transaction_waits_for_a_question_that_is_embedded_beside_it(memory: Memory) -> None:
+    await memory.say("hello")
+    await memory.embed_all()
+    await memory.ask("hello?")
+    inner, ended = memory.embedder.inner.embed, asyncio.Event()
+
+    async def slow(texts: list[str]) -> object:
+        await ended.wait()
+        return await inner(texts)
+
+    memory.embedder.embed = slow  # type: ignore[assignment, method-assign] # the model takes its time
+    lent, pool = list[object](), memory.database._app.sync_engine.pool
+    event.listen(pool, "checkout", lambda *_: lent.append(1))
+    asked = asyncio.create_task(memory.ask("hello?"))
+
+    async def is_free() -> bool:
+        return bool(lent) and pool.checkedout() == 0  # type: ignore[attr-defined] # a QueuePool counts what is lent
+
+    await until(is_free, "the preparation holds no connection")
+    assert not asked.done()
+    ended.set()
+    assert [(one.text, one.arms[0]) for one in (await asked).items] == [("hello", "dense")]
+    assert len(lent) == 2
+
+
+async def test_where_the_model_is_done_in_time_one_transaction_prepares_and_searches(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    await memory.embed_all()
+    before = await memory.ask("Who watered the plants?", explain=True)
+    [vector] = await memory.embedder.inner.embed(["Who watered the plants?"])
+
+    async def known(_texts: list[str]) -> object:
+        return np.stack([vector])
+
+    memory.embedder.embed = known  # type: ignore[assignment, method-assign] # it takes no time
+    lent, pool = list[object](), memory.database._app.sync_engine.pool
+    event.listen(pool, "checkout", lambda *_: lent.append(1))
+    after = await memory.ask("Who watered the plants?", explain=True)
+    assert len(lent) == 1
+    assert (after.items, after.freshness, after.evidence) == (before.items, before.freshness, before.evidence)
+    assert list(after.took)[:3] == ["prepare", "lexical", "facts"]
+
+
+@pytest.mark.law("L10")
 async def test_no_transaction_waits_for_fresh_texts_to_be_embedded(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +327,26 @@ async def test_the_model_reads_a_question_as_the_speaker_it_names_would_put_it(m
     await memory.say(NewMessage("user", "I adopted a greyhound", name="Marta"))
     await memory.ask("Which dog did Marta adopt?")
     assert memory.embedder.heard[0][0] == "Which dog did I adopt?"
+
+
+async def test_a_name_is_replaced_before_the_bank_is_read_once_it_is_known_for_a_speakers(memory: Memory) -> None:
+    await memory.say(NewMessage("user", "I adopted a greyhound", name="Marta"))
+    await memory.embed_all()
+    for question in ("Which dog did Marta adopt?", "When did Marta adopt it?"):
+        await memory.ask(question)
+    assert memory.embedder.heard == [["Which dog did I adopt?"], ["When did I adopt it?"]]
+
+
+async def test_a_question_that_was_begun_with_another_text_is_embedded_anew(memory: Memory) -> None:
+    await memory.say(NewMessage("user", "I adopted a greyhound", name="Marta"), "It is called Lotte")
+    await memory.embed_all()
+    alone = await memory.ask("Which dog did Marta adopt?", explain=True)
+    memory.recaller = None
+    await memory.ask("What is it called?")
+    memory.embedder.heard.clear()
+    again = await memory.ask("Which dog did Marta adopt?", explain=True)
+    assert memory.embedder.heard == [["Which dog did Marta adopt?"], ["Which dog did I adopt?"]]
+    assert again.items == alone.items
 
 
 @pytest.mark.parametrize("question", ["the of and", "?!", "\U0001f600", "猫", "x" * 20000, "word " * 4000, "' -- ; \\"])
