@@ -29,12 +29,15 @@ _PART = re.compile(
 )
 _RULES = frozenset("-=*_#.~/")
 _SIGNS_OF_RULE = 4
-#: Most parts whose tokens are remembered.
-PARTS_KEPT = 65_536
+#: Most parts whose tokens are remembered, and most lines, by their hashes.
+PARTS_KEPT, LINES_KEPT = 65_536, 65_536
 #: Characters of a text that are counted at a time: about a millisecond, after which other threads may run.
 PIECE_CHARACTERS = 8_192
 #: Where a part certainly ends: after a letter that a sign or a gap follows, after a digit, after a sign of no rule.
 _END = re.compile(r"(?<=[^\W\d_])(?=\W)|(?<=[0-9])|(?<=[^\w\s'.=*#~/-])")
+#: Where a line begins, and where its words do behind a handle ("[12]"): a part ends there, too.
+_LINE = re.compile(r"(?<=\n)(?=\S)")
+_HANDLE = re.compile(r"\[[0-9]{1,4}\]")
 
 
 class _Costs(dict[str, int]):
@@ -48,6 +51,8 @@ class _Costs(dict[str, int]):
 
 
 _COSTS = _Costs()
+# The tokens of lines that were met without their handles: the same units are told in one answer after the other.
+_LINE_COSTS: dict[int, int] = {}
 
 
 class EstimatedTokens:
@@ -95,7 +100,24 @@ def _cut_pieces(text: str) -> Iterator[str]:
 
 
 def _count_piece(piece: str) -> int:
-    return sum(map(_COSTS.__getitem__, _PART.findall(piece)))
+    return sum(map(_count_line, _LINE.split(piece)))
+
+
+def _count_line(line: str) -> int:
+    handle = _HANDLE.match(line)
+    begin = handle.end() if handle else 0
+    words = line[begin:]
+    key = hash(words)
+    cost = _LINE_COSTS.get(key)
+    if cost is None:
+        if len(_LINE_COSTS) >= LINES_KEPT:
+            _LINE_COSTS.clear()
+        cost = _LINE_COSTS[key] = _count_parts(words)
+    return begin + cost  # each sign of a handle is a token
+
+
+def _count_parts(text: str) -> int:
+    return sum(map(_COSTS.__getitem__, _PART.findall(text)))
 
 
 def _estimate_part(part: str) -> int:

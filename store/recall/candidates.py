@@ -44,7 +44,8 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
         "seqs": [seq for _, seq in places],
     }
     found = await fetch_rows(connection, POOL, {**arguments, **state.filters})
-    rows = [row for row in found if row.unit_id not in state.unstored.replaced]
+    replaced = state.unstored.replaced
+    rows = [row for row in found if row.unit_id not in replaced] if replaced else found
     candidates = [Candidate(*row[:_FIELDS]) for row in rows]
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
     stored = np.nan_to_num(numbers)

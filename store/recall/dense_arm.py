@@ -68,8 +68,8 @@ class DenseArm:
         if state.vector is None:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         rows = await _find_nearest(connection, state, state.vector)
-        state.nearest = {row.unit_id: float(row.cosine) for row in rows if not row.drawn}
-        drawn = [row.unit_id for row in rows if row.drawn]
+        state.nearest = {unit: cosine for unit, cosine, is_drawn in rows if not is_drawn}
+        drawn = [unit for unit, _, is_drawn in rows if is_drawn]
         is_read = state.is_read
 
         def score(pool: CandidatePool) -> NDArray[np.float64]:

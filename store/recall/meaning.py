@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
-from embeddings.protocol import Embedder, ReadsSomeScripts
+from embeddings.protocol import Embedder
 from store.gen_ai_spans import trace_embedding
 from store.off_loop import LONG_CHARACTERS, run_off_loop
 from store.recall.named_words import NamedWords
@@ -91,7 +91,8 @@ class QuestionEmbedder:
         text, begun = state.question.text, state.begun
         names = find_named_speakers(state.question, state.speakers)
         state.phrased = put_in_first_person(text, names)
-        state.is_read = not isinstance(embedder, ReadsSomeScripts) or embedder.can_read(state.phrased)
+        can_read = getattr(embedder, "can_read", None)  # of what `ReadsSomeScripts` says: a protocol is slow to ask for
+        state.is_read = can_read is None or can_read(state.phrased)
         if begun is None:
             return
         # A word that preparation replaced is another name of a speaker, or a misspelt one.

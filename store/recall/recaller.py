@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.prompt_tokens import ESTIMATE
-from embeddings.protocol import Embedder, Reranker, TokenCounter, UnderstandsSomeLanguages, pin_model
+from embeddings.protocol import Embedder, Reranker, TokenCounter, pin_model
 from store import identity
 from store.database import ONE_PLAN, Database, Settings
 from store.database_outage import is_statement_timeout, may_pass
@@ -206,7 +206,8 @@ class Recaller:
             state.degraded += [wrong] if wrong else []
             steps.done(RERANK)
         items = put_newer_first(items)
-        understands = model.understands if isinstance(model, UnderstandsSomeLanguages) else None
+        # Of what `UnderstandsSomeLanguages` says: to ask for a protocol takes as long as to rank three units.
+        understands: str | None = getattr(model, "understands", None)
         room = query.count_room(settings.answer_tokens)
         directives, standing = await select_directives(state.directives, room, settings, query.form, self._counter)
         best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]

@@ -11,7 +11,6 @@ QUESTION_MARKS = "?\uff1f"
 #: Titles, whose full stop ends no sentence: a name follows.
 _TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof", "St")
 _NO_TITLE = "".join(rf"(?<!\b{title}\.)" for title in _TITLES)
-_MARK = re.compile(f"[{QUESTION_MARKS}]")
 _SENTENCE_END = re.compile(rf"{_NO_TITLE}(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 
@@ -28,7 +27,7 @@ NOTHING_ASKED = ShortQuestions()
 
 def split_questions(text: str) -> ShortQuestions:
     """Return the short questions of a text: short sentences that end in a question mark."""
-    if not _MARK.search(text):
+    if "?" not in text and "\uff1f" not in text:
         return NOTHING_ASKED
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
     words = [len(sentence.split()) for sentence in sentences]

@@ -15,9 +15,9 @@ class StepTimer:
     def done(self, name: str) -> None:
         """End the step of this name now; the time of a step that is done again is added to its first."""
         now = self._clock()
-        self._took[name] = round(self._took.get(name, 0.0) + (now - self._since) * 1000, 3)
+        self._took[name] = self._took.get(name, 0.0) + (now - self._since) * 1000
         self._since = now
 
     def milliseconds(self) -> Mapping[str, float]:
         """Return how many milliseconds each step took, in the order in which they ended."""
-        return dict(self._took)
+        return {name: round(took, 3) for name, took in self._took.items()}

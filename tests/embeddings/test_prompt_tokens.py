@@ -108,11 +108,20 @@ def test_a_models_own_tokenizer_counts_where_it_is_known(tmp_path: Path) -> None
 
 
 @given(
-    st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=20), st.from_regex(r"['.a\d _=-]{1,20}")), max_size=6)
+    st.lists(
+        st.one_of(
+            st.sampled_from(TEXTS),
+            st.text(max_size=20),
+            st.from_regex(r"['.a\d _=-]{1,20}"),
+            st.from_regex(r"(\n|\[\d{1,5}\]|\. ?| a){1,12}"),
+        ),
+        max_size=6,
+    )
 )
-def test_a_text_that_is_counted_in_pieces_has_the_same_tokens(some: list[str]) -> None:
+def test_a_text_that_is_counted_in_pieces_and_lines_has_the_same_tokens(some: list[str]) -> None:
     text = "".join(some)
     [whole] = ESTIMATE.count_tokens([text])
+    assert whole == prompt_tokens._count_parts(text)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(prompt_tokens, "PIECE_CHARACTERS", 3)
         pieces = list(prompt_tokens._cut_pieces(text))
