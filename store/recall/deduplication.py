@@ -55,7 +55,8 @@ def deduplicate_ranking(
             places.setdefault(key, index)
     for said, units in alike.items():
         if recent is None or not any(unit in recent for unit in units):
-            yield DistinctUnit(places[said], _collect_turns(units), max(unit.occurred_at for unit in units))
+            last = units[0] if len(units) == 1 else max(units, key=lambda unit: unit.occurred_at)
+            yield DistinctUnit(places[said], _collect_turns(units), last.occurred_at)
 
 
 def _duplicate_key(unit: Candidate) -> object:
@@ -65,6 +66,8 @@ def _duplicate_key(unit: Candidate) -> object:
 
 def _collect_turns(units: Sequence[Candidate]) -> tuple[str, ...]:
     first, *others = units
+    if not others and not first.turns:
+        return () if first.turn_name is None else (first.turn_name,)
     others.sort(key=lambda unit: unit.occurred_at, reverse=True)
     names = (name for unit in (first, *others) for name in (unit.turn_name, *unit.turns))
     return tuple(dict.fromkeys(name for name in names if name is not None))

@@ -22,6 +22,7 @@ SEARCHED = 65_536
 #: Stands where text was left out.
 MARK = "\u2026"
 
+_FOREIGN = re.compile("[\u0300-\U0010ffff]")
 _SENTENCE = re.compile(r"[^\n.!?\uff1f\u3002]+(?:[.!?\uff1f\u3002]+[\"')\]]*|\n|\Z)|[\n.!?\uff1f\u3002]+")
 
 
@@ -52,7 +53,7 @@ def cut_passage(text: str, weights: Mapping[str, float], tokens: int = TOKENS) -
 def _count_room(text: str, tokens: int) -> int:
     """Return how many characters of this text make about this number of tokens."""
     beginning = text[:SEARCHED]
-    foreign = 0 if beginning.isascii() else sum(character > "\u02ff" for character in beginning)
+    foreign = 0 if beginning.isascii() else len(_FOREIGN.findall(beginning))
     share = foreign / max(1, len(beginning))
     return max(1, int(tokens * (CHARACTERS_PER_TOKEN * (1 - share) + share)))
 

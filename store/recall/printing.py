@@ -38,7 +38,7 @@ class AnswerPrinter:
 
     def print_unit(self, number: int, item: Recalled) -> str:
         """Return the line of a unit, or its JSON, with what follows it."""
-        return self.print_item(number, describe_unit(item))
+        return self.print_item(number, describe_unit(item) if self.form == "json" else _outline_unit(item))
 
     def print_item(self, number: int, told: Mapping[str, Any]) -> str:
         """Return the line of a frame's item, or its JSON, with what follows it."""
@@ -51,9 +51,24 @@ class AnswerPrinter:
         return frame_lines([""], self.dates).replace(self.dates.scope or "\n", _LONGEST_SCOPE, 1)
 
 
+def _outline_unit(item: Recalled) -> Mapping[str, Any]:
+    """Return what a line tells of a unit: of an answer within a budget some hundred lines are printed and counted."""
+    return {
+        "role": item.role,
+        "name": item.name,
+        "time": item.occurred_at,
+        "fact": _is_fact(item),
+        "former": item.former,
+        "text": item.text,
+    }
+
+
+def _is_fact(item: Recalled) -> bool:
+    return item.role is None and item.kind == "world" and item.confidence is not None
+
+
 def describe_unit(item: Recalled) -> Mapping[str, Any]:
     """Return a unit as a frame's item; `fact`: its text is a sentence by itself."""
-    fact = item.role is None and item.kind == "world" and item.confidence is not None
     return {
         "id": str(item.unit_id),
         "session": item.session_name,
@@ -63,7 +78,7 @@ def describe_unit(item: Recalled) -> Mapping[str, Any]:
         "time": item.occurred_at.isoformat(),
         "confidence": None if item.confidence is None else f"{item.confidence:g}",
         "score": f"{item.score:.4f}",
-        "fact": fact or None,
+        "fact": _is_fact(item) or None,
         "former": item.former or None,
         "text": item.text,
     }
