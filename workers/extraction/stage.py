@@ -1,6 +1,7 @@
 """The extraction stage: reads the turns of a session, applies the rules, writes their findings once."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import NO_SYNC, Database
 from store.derived import locks, postings
 from store.derived.corrected_facts import SaidCorrection, find_corrected
+from store.derived.denied_facts import SaidEnding, find_ended
 from store.derived.readings import FollowUp, open_follow_ups
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims, lock_held_claims
 from store.ledger.stages import Stage
@@ -25,6 +27,7 @@ from store.retention import TierRetention
 from store.tenancy.languages import Languages, rules_for_writing
 from store.text.rules import ExtractedFact, Extraction, MessageText, TurnText, extract_turn
 from store.text.rules.corrections import find_corrections
+from store.text.rules.endings import find_endings
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id, summary_id
 from workers.extraction.llm.rights import ModelRights
@@ -69,10 +72,10 @@ class ExtractionStage:
         rows = [row for claim in claims for row in claim.rows]
         turns = await read_messages(self.database, host, [(bank, row.turn_id) for row in rows])
         rules = rules_for_writing(await self.languages.of(host), bank)
-        corrected = await self._read_corrected(host, bank, turns)
+        implied = await self._read_implied(host, bank, turns)
         async with self.rules_place.hold(host):
             retention = self.database.retention.of(host, bank)
-            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules, corrected, retention=retention)
+            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules, implied, retention=retention)
         async with self.database.tenant(host, NO_SYNC) as connection:
             await locks.lock_bank(connection, bank)
             ours = await lock_held_claims(connection, claims)
@@ -93,24 +96,35 @@ class ExtractionStage:
         ready_stages |= {Stage.ENRICHMENT} if self._find_version(host, bank) is not None or long else set()
         return Worked(outcomes, frozenset(ready_stages))
 
-    async def _read_corrected(
+    async def _read_implied(
         self, host: UUID, bank: UUID, turns: Mapping[UUID, Sequence[TurnMessage]]
     ) -> Mapping[UUID, Sequence[ExtractedFact]]:
-        """Return the facts that bare corrections in these turns state, by turn; most turns have none."""
-        found = [
-            (turn, SaidCorrection(bank, message.unit_id, message.user_id, message.name, one))
+        """Return the facts that corrections and denials in these turns state of earlier messages; most have none."""
+        said = [
+            (turn, message, MessageText(message.role, message.content, message.name), nth)
             for turn, messages in turns.items()
             for nth, message in enumerate(messages)
-            for one in find_corrections(MessageText(message.role, message.content, message.name), nth)
         ]
-        if not found:
+        corrections = [
+            (turn, SaidCorrection(bank, of.unit_id, of.user_id, of.name, one))
+            for turn, of, text, nth in said
+            for one in find_corrections(text, nth)
+        ]
+        endings = [
+            (turn, SaidEnding(bank, of.unit_id, of.user_id, of.name, one))
+            for turn, of, text, nth in said
+            for one in find_endings(text, nth)
+        ]
+        if not (corrections or endings):
             return {}
         async with self.database.tenant(host) as connection:
-            stated = await find_corrected(connection, host, [one for _, one in found])
-        facts: dict[UUID, list[ExtractedFact]] = {}
-        for (turn, _), fact in zip(found, stated, strict=True):
-            if fact is not None:
-                facts.setdefault(turn, []).append(fact)
+            stated = await find_corrected(connection, host, [one for _, one in corrections])
+            denied = await find_ended(connection, host, [one for _, one in endings])
+        facts = defaultdict[UUID, list[ExtractedFact]](list)
+        for (turn, _), fact in zip(corrections, stated, strict=True):
+            facts[turn] += [] if fact is None else [fact]
+        for (turn, _), ended in zip(endings, denied, strict=True):
+            facts[turn] += ended
         return facts
 
     async def _write(
@@ -205,19 +219,19 @@ def _derive_all(
     rows: Sequence[LedgerRow],
     turns: Mapping[UUID, Sequence[TurnMessage]],
     rules: WordRules = _USUAL,
-    corrected: Mapping[UUID, Sequence[ExtractedFact]] = _NO_FACTS,
+    implied: Mapping[UUID, Sequence[ExtractedFact]] = _NO_FACTS,
     *,
     retention: TierRetention = _USUAL_RETENTION,
 ) -> dict[UUID, ExtractedEvents]:
     """Return what the extraction rules find in every turn that still has messages; words are analysed by `rules`.
 
-    `corrected` are the facts that corrections in a turn state.
+    `implied` are the facts that a turn states of earlier messages.
     """
     return {
         row.turn_id: derive_events(
             Origin(host, row.bank_id, turns[row.turn_id][0].user_id, row.accepted_at),
             turns[row.turn_id],
-            _find_all(turns[row.turn_id], corrected.get(row.turn_id, ())),
+            _find_all(turns[row.turn_id], implied.get(row.turn_id, ())),
             rules=rules,
             retention=retention,
         )
@@ -226,7 +240,7 @@ def _derive_all(
     }
 
 
-def _find_all(turn: Sequence[TurnMessage], corrected: Sequence[ExtractedFact]) -> Extraction:
+def _find_all(turn: Sequence[TurnMessage], implied: Sequence[ExtractedFact]) -> Extraction:
     messages = tuple(MessageText(message.role, message.content, message.name) for message in turn)
     found = extract_turn(TurnText(messages, turn[0].event_date))
-    return replace(found, facts=(*found.facts, *corrected)) if corrected else found
+    return replace(found, facts=(*found.facts, *implied)) if implied else found

@@ -4,17 +4,19 @@ A denial has the identity of the fact that it ends, and ends it only where the v
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.text.rules.gazetteer import word_list
-from store.text.rules.life_rules import DIETS, JOB, MARRIAGES, RELATIONS
+from store.text.rules.life_rules import DIET_WORDS, DIETS, JOB, MARRIAGES, RELATIONS
 from store.text.rules.model import Tier
+from store.text.rules.recovery_rules import RECOVERIES, vary_number
 from store.text.rules.rule import Rule, ValueShape, compile_phrase, compile_value
 
 _NOW = "(?: really| actually| currently| even)?"
 _NOT = f"(?:no longer|don't{_NOW}|do not{_NOW}|used to)"
 _AM_NOT = "(?:i'm|i am)(?: actually| really)?(?: not| no longer)(?: actually| really| even)?|i ain't|i was never"
+_HAVE_JUST = "(?: have|'ve)?(?: just| recently| finally)?"
 _STOPPED = "(?: have|'ve)?(?: just| recently| finally| now)? (?:stopped|quit|gave up|given up|have given up)"
 _LEFT = (
     "(?: have|'ve)?(?: just| recently| finally| now)? (?:(?:left|quit|gave up|lost) my job (?:at|with)"
@@ -33,6 +35,7 @@ class _Denial(NamedTuple):
     many: bool = False
     among: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
+    ends: Callable[[str], Sequence[str]] | None = None
 
 
 _ENDS = (
@@ -46,6 +49,7 @@ _ENDS = (
     " laid off",
     " let go",
     "moved",
+    " sold",
     " used to",
 )
 _PLAIN = (" not ", "n't ", "n\u2019t ", "no longer", "never", " used to")
@@ -66,10 +70,40 @@ _DENIALS = (
         "|(?:i'm|i am|we're|we are) (?:not living|no longer(?: living)?) in"
         "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? moved (?:away from|out of)"
         "|(?:i|we)(?:'ve| have)? never lived in"
-        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? left",
+        "|(?:i|we)(?: have|'ve)?(?: just| recently| finally)? left"
+        f"|(?:i|we){_HAVE_JUST} (?:gave up|given up|sold|left) (?:my|our) (?:old )?"
+        "(?:flat|house|apartment|place|room|home|studio|cottage) in",
         "{who} has left {value}.",
         ValueShape.PLACE,
         needs=(*_PLAIN, *_ENDS),
+    ),
+    _Denial(
+        "user_home",
+        "home",
+        "(?:ich (?:wohne|lebe)|wir (?:wohnen|leben))(?: jetzt)? nicht (?:mehr|l\u00e4nger) in"
+        "|(?:ich bin|wir sind)(?: jetzt| gerade| inzwischen| schon)? aus"
+        "(?= [^.,;!?\\n]{2,40} (?:weg|fort|aus)gezogen\\b)",
+        "{who} has left {value}.",
+        ValueShape.KNOWN_PLACE,
+        needs=(" nicht ", "gezogen"),
+    ),
+    _Denial(
+        "user_home",
+        "home",
+        "je n'habite plus \u00e0|je ne vis plus \u00e0|nous n'habitons plus \u00e0|nous ne vivons plus \u00e0"
+        "|ya no viv(?:o|imos) en|(?:non|noi non) (?:vivo|abito|viviamo|abitiamo) pi\u00f9 a"
+        "|(?:ik woon|wij wonen|we wonen) niet (?:meer|langer) in",
+        "{who} has left {value}.",
+        ValueShape.PLACE,
+        needs=(" plus ", "ya no ", "non ", " niet "),
+    ),
+    _Denial(
+        "user_origin",
+        "origin",
+        "ich (?:komme|stamme)(?: gar| doch)? nicht aus",
+        "{who} comes from elsewhere than {value}.",
+        ValueShape.KNOWN_PLACE,
+        needs=(" nicht ",),
     ),
     _Denial(
         "user_origin",
@@ -83,7 +117,7 @@ _DENIALS = (
         "user_employer",
         "employer",
         f"i {_NOT} work (?:at|for)|i(?:'m| am) (?:not|no longer) (?:working|employed) (?:at|for|by|with)|i(?:'m"
-        f"| am) no longer (?:at|with)"
+        f"| am) (?:no longer (?:at|with)|not (?:at|with)(?= [^.,;!?\\n]{{1,40}} any ?(?:more|longer)\\b))"
         f"|i{_LEFT}|i(?: have|'ve)? never worked (?:at|for)",
         "{who} has left {value}.",
         ValueShape.THING,
@@ -114,6 +148,16 @@ _DENIALS = (
         pattern=compile_value(MARRIAGES),
     ),
     _Denial(
+        "user_marriage",
+        "marriage",
+        f"(?:i|we){_HAVE_JUST} (?:called off|broke off|broken off|ended) (?:my|our|the)"
+        "|(?:our|my)(?= engagement is (?:off|over)\\b)",
+        "{who} is other than {value}.",
+        needs=("engagement",),
+        pattern=compile_value("engagement(?! (?:ring|party|dinner|photo))"),
+        ends=lambda _: ("engaged",),
+    ),
+    _Denial(
         "user_birthday",
         "birthday",
         "my birthday (?:is not|isn't|is no longer|was never)(?: on)?",
@@ -128,13 +172,14 @@ _DENIALS = (
         "{who} has no allergy to {value}.",
         needs=("allergic",),
         many=True,
+        ends=vary_number,
     ),
     _Denial(
         "user_diet",
         "diet",
         f"(?:{_AM_NOT}|i{_STOPPED} being|i ceased to be|i used to be)(?: an?| strictly| fully)?",
         "{who} has ceased to be {value}.",
-        needs=("vegan", "tarian", "liac", "diabetic", "intolerant"),
+        needs=DIET_WORDS,
         pattern=compile_value(DIETS),
     ),
     _Denial(
@@ -152,7 +197,7 @@ _DENIALS = (
         "|i stopped (?:hating|disliking)",
         "{who} has nothing against {value}.",
         ValueShape.TOPIC,
-        needs=("hat", "dislik", "like"),
+        needs=("hate", "hating", "dislik", "longer don"),
         many=True,
     ),
     _Denial(
@@ -160,10 +205,14 @@ _DENIALS = (
         "like",
         "i (?:no longer|used to|stopped) (?:like|love|enjoy|liking|loving|enjoying)"
         rf"|i (?:don't|do not){_NOW} (?:like|love|enjoy)(?=[^.,;!?\n]{{1,100}} any ?(?:more|longer)\b)"
-        "|(?:i'm|i am) no longer (?:fond of|into|a fan of)|i(?:'ve| have)? (?:gone|went) off",
+        "|(?:i'm|i am) no longer (?:fond of|into|a fan of)"
+        "|i(?:'ve| have)? (?:gone|went) off(?! (?:the|my|an?|vegan)\\b)"
+        "|(?:i'm|i am) not (?:into|fond of|a fan of)(?=[^.,;!?\n]{1,60} any ?(?:more|longer)\b)"
+        "|(?:i(?:'ve| have)? lost (?:all |my )?interest in|(?:i'm|i am) done with)"
+        "(?! (?:the|my|our|this|that|these|those|it|all|work|school|everything|being)\\b)",
         "{who} has no liking for {value}.",
         ValueShape.TOPIC,
-        needs=("lik", "lov", "enjoy", "hate", "stand", "fond", "into", "fan ", " off "),
+        needs=("lik", "lov", "enjoy", "hate", "stand", "fond", "into", "fan ", " off ", "interest in", " done with"),
         many=True,
     ),
     _Denial(
@@ -184,40 +233,66 @@ _DENIALS = (
         many=True,
     ),
 )
-#: Kinds of lists whose members end: the verb, its form behind "stopped", and the words a value has one of.
+#: Kinds of lists whose members end: the verb, its form behind "stopped", and the words before a value.
 _LISTS = (
     ("plays", "play", "playing", "(?: the| some| a little)?"),
     ("collects", "collect", "collecting", ""),
-    ("owns", "own", "owning", "(?: an?| the| my| any)?"),
+    ("owns", "own", "owning", "(?: an?| the| my| our| any)?"),
     ("speaks", "speak", "speaking", "(?: fluent| any)?"),
     ("drinks", "drink", "drinking", "(?: any| an?)?"),
     ("goes", "go", "going", ""),
 )
-
-
-_CEASED = ("stopped", "quit", "gave up", "given up")
-_GAVE_AWAY = "(?:(?:have|'ve) )?(?:(?:just|recently|finally) )?(?:sold|gave away|given away)"
-_GIVEN_AWAY = ("sold", "gave away", "given away")
+_CEASED = (" stopped ", " quit ", " gave up ", " given up ")
+_GAVE_AWAY = f"(?:i|we){_HAVE_JUST} (?:sold|gave away|given away)"
+#: Ways in which things go that may be no things as well: "I got rid of the problem".
+_LOST = (
+    f"(?:i|we)(?:{_HAVE_JUST} (?:got rid of|gotten rid of|traded in|donated|scrapped)|'re no longer keeping"
+    "| no longer (?:have|keep)| (?:don't|do not) (?:have|own|keep)(?= [^.,;!?\\n]{1,40} any ?(?:more|longer)\\b))"
+)
+_LOST_WORDS = (
+    *(f"{no} {verb}" for no in ("n't", "n\u2019t", "not", "no longer") for verb in ("have", "own", "keep")),
+    *(" rid of", "traded in", "donated", "scrapped"),
+)
 
 
 def _iterate_lists() -> Iterator[_Denial]:
     for kind, verb, doing, filler in _LISTS:
-        ceased = f"(?:stopped|quit|gave up|(?:have|'ve) given up) {doing}"
-        needs = (*verb.split("|"), doing)
+        among = word_list("deed", kind) if kind in {"plays", "collects", "drinks", "goes"} else frozenset[str]()
+        # "I quit running", "I gave up tennis"; of what has no list of words, the verb must stand there.
+        ceased = f"{_HAVE_JUST} (?:stopped|quit|gave up|given up)(?: {doing}){'?' if among else ''}"
+        opening, needs = f"i(?: {_NOT} {verb}|{ceased})", (f" {verb} ", f" {doing} ", *(_CEASED if among else ()))
+        if kind in {"plays", "drinks"}:
+            opening, needs = f"{opening}|(?:i'm|i am) off", (*needs, "'m off ", "\u2019m off ", "am off ")
+        if kind == "speaks":
+            opening = f"{opening}|i(?:'ve| have)? (?:forgot|forgotten)(?: all| most of)? my(?= (?-i:[A-Z]))"
+            needs = (*needs, " forgot")
         if kind == "owns":
-            ceased, needs = f"{ceased}|{_GAVE_AWAY}", (*needs, *_GIVEN_AWAY)
-        if kind == "goes":
-            ceased, needs = f"(?:stopped|quit|gave up|(?:have|'ve) given up)(?: {doing})?", (*needs, *_CEASED)
-        yield _Denial(
-            f"user_{kind}",
-            None,
-            f"i (?:{_NOT} (?:{verb})|{ceased}){filler}",
-            f"{{who}} has ceased that {kind} {{value}}.",
-            ValueShape.OBJECT,
-            needs=tuple(f" {one}" for one in needs),
-            many=True,
-            among=word_list("deed", kind) if kind in {"plays", "collects", "drinks", "goes"} else frozenset(),
-        )
+            opening, needs = f"{opening}|we (?:{_NOT} own)|{_GAVE_AWAY}", (*needs, " sold", " gave away", " given away")
+        yield _deny_member(kind, f"(?:{opening}){filler}", needs, among)
+    yield _deny_member("owns", f"{_LOST}(?: an?| the| my| our| any)?", _LOST_WORDS, word_list("deed", "owns"))
+    yield _Denial(
+        "user_collects",
+        None,
+        f"(?:{_GAVE_AWAY}|(?:i|we){_HAVE_JUST} got rid of) (?:my|our|the)",
+        "{who} has ceased that collects {value}.",
+        needs=(" collection",),
+        many=True,
+        pattern=compile_value(r"(?P<value>[^\W\d_]{3,20}) collection(?![\w-])"),
+        ends=vary_number,
+    )
+
+
+def _deny_member(kind: str, opening: str, needs: Sequence[str], among: frozenset[str]) -> _Denial:
+    return _Denial(
+        f"user_{kind}",
+        None,
+        opening,
+        f"{{who}} has ceased that {kind} {{value}}.",
+        ValueShape.OBJECT,
+        needs=tuple(needs),
+        many=True,
+        among=among,
+    )
 
 
 def _build_rule(one: _Denial) -> Rule:
@@ -235,7 +310,8 @@ def _build_rule(one: _Denial) -> Rule:
         among=one.among,
         pattern=one.pattern,
         denies=True,
+        ends=one.ends,
     )
 
 
-DENIALS = tuple(_build_rule(one) for one in _DENIALS) + tuple(_build_rule(one) for one in _iterate_lists())
+DENIALS = (*map(_build_rule, (*_DENIALS, *_iterate_lists())), *RECOVERIES)

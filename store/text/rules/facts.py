@@ -29,7 +29,8 @@ MOST_OPENINGS = 32
 MINED_ROLE = "user"
 
 _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
-_SOMEBODY = "The user"
+#: The subject of a fact whose speaker has no name.
+SOMEBODY = "The user"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
 _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
 # "I work at St. Vincent": the full stop ends no sentence.
@@ -88,8 +89,8 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     rules = [rule for rule in needed if rule.opening.search(message.content)]
     said = mask_spans(message.content, find_repeated(message.content, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
-    named = find_introductions(message.content, message.name)[:1]
-    found += [_build_fact(OWN_NAME, message, ordinal, {}, TextSpan(one.start, one.end)) for one in named]
+    for one in find_introductions(message.content, message.name)[:1]:
+        found += _build_facts(OWN_NAME, message, ordinal, {}, TextSpan(one.start, one.end))
     unique: dict[str, ExtractedFact] = {}
     for fact in sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span)):
         unique.setdefault(fact.slug, fact)
@@ -102,11 +103,11 @@ def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Co
     for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
         span = _find_value(rule, message.content, match)
         if span is not None and _is_told(rule, said, match, span):
-            fact = _build_fact(rule, message, ordinal, match.groupdict(), span)
-            found.setdefault(fact.slug + canonical_name(fact.value), fact)
+            for fact in _build_facts(rule, message, ordinal, match.groupdict(), span):
+                found.setdefault(fact.slug + canonical_name(fact.value), fact)
             if rule.contracted:
                 break
-    if rule.many:
+    if rule.many or rule.ends is not None:
         return _make_slugs_unique(found.values())
     return [max(found.values(), key=lambda fact: (not _long_ago(message.content, fact), fact.span))] if found else []
 
@@ -124,26 +125,29 @@ def _long_ago(text: str, fact: ExtractedFact) -> bool:
     return _LONG_AGO.match(text, fact.span.end) is not None
 
 
-def _build_fact(
+def _build_facts(
     rule: Rule, message: MessageText, ordinal: int, groups: Mapping[str, str | None], span: TextSpan
-) -> ExtractedFact:
-    value = message.content[span.start : span.end]
+) -> list[ExtractedFact]:
+    """Return the fact of the value in `span`; a denial in other words is one of each value that it ends."""
+    said = message.content[span.start : span.end]
     named = {name: found.casefold() for name, found in groups.items() if found}
-    key = rule.key or named.get("key") or canonical_name(value)
     subject = (message.name or "").strip() or None
-    return ExtractedFact(
-        fact_id=rule.fact_id.format(**named),
-        key=key,
-        slug=rule.slug if rule.key else f"{rule.slug}-{'-'.join((*named.values(), canonical_name(value)))}",
-        value=value,
-        tier=rule.tier,
-        confidence=rule.confidence,
-        subject=subject,
-        statement=rule.says.format(who=subject or _SOMEBODY, value=value, **named),
-        ordinal=ordinal,
-        span=span,
-        denied=rule.denies,
-    )
+    return [
+        ExtractedFact(
+            fact_id=rule.fact_id.format(**named),
+            key=rule.key or named.get("key") or canonical_name(value),
+            slug=rule.slug if rule.key else f"{rule.slug}-{'-'.join((*named.values(), canonical_name(value)))}",
+            value=value,
+            tier=rule.tier,
+            confidence=rule.confidence,
+            subject=subject,
+            statement=rule.says.format(who=subject or SOMEBODY, value=value, **named),
+            ordinal=ordinal,
+            span=span,
+            denied=rule.denies,
+        )
+        for value in (rule.ends(said) if rule.ends else (said,))
+    ]
 
 
 def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> bool:
@@ -151,7 +155,9 @@ def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> boo
 
     "My sister Maud" tells a name in any sentence.
     """
-    if rule.among and not any(word in rule.among for word in text[span.start : span.end].lower().split()):
+    words = text[span.start : span.end].lower().split()
+    # "I quit football practice" is not about football.
+    if rule.among and rule.among.isdisjoint(words[-1:] if rule.denies else words):
         return False
     if rule.shape is ValueShape.NAME and not _COPULA.search(match.group()):
         return not is_supposed(text, match.start())

@@ -10,7 +10,12 @@ RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
 RELATIONS = any_of(RELATION_WORDS)
 #: Words for being married or not; each ends the other.
 MARRIAGES = r"married|divorced|separated|widowed|engaged(?! (?:in|with|on|by)\b)|single"
-DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
+DIETS = (
+    "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
+    "|(?:gluten|dairy)(?:-| )free"
+)
+#: Words of which a text with a diet has one.
+DIET_WORDS = ("vegan", "tarian", "liac", "diabetic", "intolerant", "n-free", "n free", "y-free", "y free")
 _OTHER, _NOT = r"[^\s,;.!?]{1,40}", "i (?:don't|do not|no longer)"
 _I_AM, _WE_ARE = "(?:i'm|i am)", "(?:i'm|i am|we're|we are)"
 _NOW = "(?: now| currently| actually| still| already| just)?"
@@ -87,7 +92,7 @@ _EMPLOYERS = "|".join(
     )
 )
 
-_CONDITIONS = compile_value(
+CONDITIONS = (
     "(?:(?:type [12]|chronic|mild|severe|seasonal|rheumatoid|gestational) )?(?:coeliac disease|celiac disease|asthma"
     "|diabetes|epilepsy|migraines?|adhd|ibs|crohn's(?: disease)?|ulcerative colitis|arthritis|hypertension"
     "|high blood pressure|low blood pressure|hypothyroidism|hyperthyroidism|eczema|psoriasis|rosacea|insomnia|tinnitus"
@@ -95,11 +100,12 @@ _CONDITIONS = compile_value(
     "|ana?emia|lupus|multiple sclerosis|parkinson's(?: disease)?|osteoporosis|acid reflux|gerd|pcos|vertigo|scoliosis"
     r"|sciatica|narcolepsy|bipolar disorder|kidney disease|heart disease)(?![\w-])"
 )
-_ALLERGEN = compile_value(
+#: What one is allergic to, before the word "allergy".
+ALLERGY = (
     r"(?P<value>(?!(?:an?|no|any|some|the|my|many|food|bad|severe|mild)\b)"
-    r"[^\W\d_][\w-]{1,24}(?: (?!with\b)[\w-]{2,24})??)"
-    r" allerg(?:y|ies)\b(?! (?:tests?|season|shots?|medication|medicine|pills?|clinic|appointment)\b)"
+    r"[^\W\d_][\w-]{1,24}(?: (?!with\b)[\w-]{2,24})??) allerg(?:y|ies)\b"
 )
+_ALLERGEN = compile_value(rf"{ALLERGY}(?! (?:tests?|season|shots?|medication|medicine|pills?|clinic|appointment)\b)")
 _AGE = compile_value(r"\d{1,2}(?!\d)")
 _WHEN_TURNED = (
     r"(?= \d{1,2}(?:[.,;!?\n]|$| (?:last|this|yesterday|today|recently|in|on|two|three|a (?:week|month|few)|years old"
@@ -303,17 +309,17 @@ LIFE_RULES = (
         "{who} has {value}.",
         needs=("have", "i've", "i\u2019ve", "suffer", "live with", "diagnosed"),
         many=True,
-        pattern=_CONDITIONS,
+        pattern=compile_value(CONDITIONS),
     ),
     Rule(
-        compile_phrase(rf"{_I_AM}(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
+        compile_phrase(rf"{_I_AM}(?: now)?(?: an?| on an?)?(?= (?:{DIETS})\b)"),
         "user_diet",
         "diet",
         "diet",
         Tier.L0,
         0.88,
         "{who} is {value}.",
-        needs=("vegan", "tarian", "liac", "diabetic", "intolerant"),
+        needs=DIET_WORDS,
         pattern=compile_value(DIETS),
     ),
     Rule(

@@ -82,7 +82,7 @@ class ExtractedEntity:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFact:
-    """A durable statement of a person about themselves; `span` is that of its value.
+    """A durable statement of a person about themselves; `span` is that of its value, or of the words that deny it.
 
     `fact_id` and `key` are its identity together with `subject`, the speaker's name if there is one. `slug`
     is unique within a message. `value` keeps its case and has at most 128 bytes of UTF-8. `statement` is the

@@ -1,6 +1,7 @@
 """A rule of extraction: an opening phrase, the shape of the value behind it, and the fact that it states."""
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -34,7 +35,8 @@ class Rule:
     sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
     A contracted rule takes its first value as it comes. Other rules take every value where they are `many`, else the
     value that was said last. A rule of what is `told` takes only what a sentence states plainly and, unless `among` is
-    empty, only values with one of its words. One that `denies` ends the fact with this value.
+    empty, only values with one of its words. One that `denies` ends the fact with this value, or with each value that
+    `ends` returns for it.
     The value behind a rule with a `pattern` begins as it says: its group `value`, else the whole match.
     """
 
@@ -53,6 +55,7 @@ class Rule:
     among: frozenset[str] = frozenset()
     denies: bool = False
     pattern: re.Pattern[str] | None = None
+    ends: Callable[[str], Sequence[str]] | None = None
 
 
 def compile_phrase(text: str) -> re.Pattern[str]:
@@ -66,7 +69,7 @@ def compile_value(text: str) -> re.Pattern[str]:
 
 
 def _allow_spellings(text: str) -> str:
-    return text.replace(" ", SPACE).replace("'", _APOSTROPHE)
+    return text.replace(" ", f"(?:{SPACE})").replace("'", _APOSTROPHE)
 
 
 def any_of(found: frozenset[str]) -> str:

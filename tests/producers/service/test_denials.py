@@ -51,6 +51,47 @@ PAIRS = {
 }
 
 
+#: Denials in other words, and those that name no value: these end all facts of their kind.
+INDIRECT = {
+    "We have a dog called Rex.": "I don't have a dog any more.",
+    "We have a cat called Tom.": "Our cat died last week.",
+    "I work at Nordwind.": "I quit my job.",
+    "I'm a nurse.": "I retired last year.",
+    "My girlfriend is Ana.": "Ana and I broke up.",
+    "I'm vegetarian.": "I eat meat again.",
+    "I have a nut allergy.": "My nut allergy is gone.",
+    "I'm allergic to eggs.": "My egg allergy is gone.",
+    "I own a car.": "We got rid of the car.",
+    "Ich wohne in Bonn.": "Ich wohne nicht mehr in Bonn.",
+    "I have asthma.": "My asthma has cleared up.",
+    "I play tennis.": "I gave up tennis.",
+}
+
+
+@pytest.mark.parametrize("worked", [True, False])
+async def test_a_denial_in_other_words_ends_the_speakers_facts_alone(quiet: World, *, worked: bool) -> None:
+    ana = await quiet.tenant()
+    await say(ana, *INDIRECT, "I speak Dutch.", name="Kim")
+    await say(ana, *INDIRECT, name="Uwe")
+    if worked:
+        await worked_through(quiet)
+    assert len(await told(ana, name="Kim")) == len(INDIRECT) + 1
+    await say(ana, *INDIRECT.values(), day=30, name="Kim")
+    before = await told(ana, name="Kim")
+    await worked_through(quiet)
+    assert before == await told(ana, name="Kim") == {"Kim speaks Dutch."}
+    assert len(await told(ana, name="Uwe")) == len(INDIRECT)
+
+
+async def test_what_is_stated_after_a_denial_without_a_value_holds(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "We have a dog called Rex.", "I don't have a dog any more.", name="Kim")
+    await say(ana, "We have a dog called Bello.", day=3, name="Kim")
+    before = await told(ana, name="Kim")
+    await worked_through(quiet)
+    assert before == await told(ana, name="Kim") == {"Kim's dog is called Bello."}
+
+
 @pytest.mark.parametrize("worked", [True, False])
 async def test_a_denial_ends_the_fact_in_every_answer(quiet: World, *, worked: bool) -> None:
     ana = await quiet.tenant()
@@ -139,6 +180,7 @@ async def test_a_denial_that_is_forgotten_ends_nothing(quiet: World) -> None:
 async def test_denials_are_replayed_to_the_same_rows(quiet: World) -> None:
     ana = await quiet.tenant()
     await say(ana, *PAIRS, *PAIRS.values(), *PAIRS, "I don't live in Oslo any more.", name="Kim")
+    await say(ana, *INDIRECT, *INDIRECT.values(), name="Uwe")
     await worked_through(quiet)
     report = await verify_log(quiet.postgres.owner_url)
     assert report.equal

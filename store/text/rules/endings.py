@@ -1,0 +1,165 @@
+"""Finds denials that name no value: "We no longer have a dog", "I quit my job", "My girlfriend and I broke up".
+
+They end the facts of a kind, whose values stand in earlier messages. Pure; English.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from re import Pattern
+from typing import NamedTuple
+
+from store.text.rules.addresses import mask_spans
+from store.text.rules.facts import MINED_ROLE, SOMEBODY
+from store.text.rules.gazetteer import word_list
+from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
+from store.text.rules.repeated import find_repeated
+from store.text.rules.rule import HAVE_JUST, any_of, compile_value
+from store.text.rules.statements import is_stated
+
+#: Most endings of one message that are read.
+MOST = 4
+_PARTNERS = ("girlfriend", "boyfriend", "partner", "fianc\u00e9", "fianc\u00e9e", "fiance", "fiancee")
+_SPOUSES = ("wife", "husband")
+_JOB = ("user_employer", "user_job")
+#: The group that names the relation which has ended.
+_ANIMAL = rf"(?P<relation>{any_of(word_list('people', 'animal'))})(?![\w-])"
+_PARTNER = rf"(?P<relation>{any_of(frozenset((*_PARTNERS, *_SPOUSES)))})(?![\w-])"
+_OUR = "(?:my|our)(?: (?:old|little|dear|beloved|poor|late|sweet|younger|older|eldest|youngest))?"
+_NAME = r"(?-i:[A-Z])\w{1,20}"
+_ANY_MORE = r"any(?: |)(?:more|longer)\b"
+# A phrase ends its clause, or goes on with a time or another clause: "left me last year", not "left me a note".
+_TIME = (
+    "last|this|yesterday|today|now|recently|again|at the moment|right now|for good|years ago|unfortunately|sadly"
+    "|peacefully|(?:a|an|one|two|three|four|five|six|some|several|many|a few) (?:hour|day|week|month|year)s?"
+    r"|in (?:january|february|march|april|may|june|july|august|september|october|november|december|(?:19|20)\d\d)"
+    f"|on (?:mon|tues|wednes|thurs|fri|satur|sun)day|and|but|so|because|since|after|when|{_ANY_MORE}"
+)
+_END = rf"(?=\s*(?:[.!?,;:)\n\u2013\u2014]|$)| (?:{_TIME})\b)"
+_HAVE_NO = (
+    "(?:i|we)(?: no longer (?:have|own|keep)| (?:don't|do not|haven't|have not) (?:have|own|keep|got)"
+    rf"(?=[^.,;!?\n]{{1,40}} {_ANY_MORE}))(?: an?| the| my| our| any)?"
+)
+_DEAD = "died|passed away|(?:was|been|had to be) put (?:down|to sleep)"
+_LEFT = f"(?:broke|broken|split) up{_END}|separated{_END}|(?:got )?divorced{_END}|are no longer together{_END}"
+_JOBLESS = "retired|unemployed|jobless|out of work|out of a job|between jobs"
+_LET_GO = "laid off|fired|made redundant|let go"
+_HAVE = tuple(
+    f"{no} {verb}" for no in ("n't", "n\u2019t", "not", "no longer") for verb in ("have", "own", "keep", "got")
+)
+
+
+class _Phrase(NamedTuple):
+    """A phrase that ends facts of some kinds; without kinds, those of the relation in it.
+
+    A text with none of the words `needs` is not searched.
+    """
+
+    phrase: str
+    needs: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+
+
+_PHRASES = (
+    _Phrase(f"{_HAVE_NO} (?:{_ANIMAL}){_END}", _HAVE),
+    _Phrase(f"{_HAVE_NO} (?:{_PARTNER}){_END}", _HAVE),
+    _Phrase(
+        f"{_OUR} {_ANIMAL}(?: has| had)?(?: just| sadly)? (?:{_DEAD}){_END}",
+        (" died", "passed away", "put down", "put to sleep"),
+    ),
+    _Phrase(
+        f"(?:i|we){HAVE_JUST}(?: had to)? (?:put|gave|give|given) {_OUR} {_ANIMAL} (?:down|to sleep|away){_END}",
+        tuple(f" {verb} {whose} " for verb in ("put", "gave", "give", "given") for whose in ("our", "my")),
+    ),
+    _Phrase(f"(?:i|we){HAVE_JUST} rehomed {_OUR} {_ANIMAL}", ("rehomed",)),
+    _Phrase(
+        f"(?:i|we){HAVE_JUST} (?:broke|broken|split|separated)(?: up)? (?:with|from) my {_PARTNER}",
+        ("broke", "split", "separated"),
+    ),
+    _Phrase(f"my {_PARTNER}(?: {_NAME})? and i{HAVE_JUST} (?:{_LEFT})", (" and i ", " and i've ")),
+    _Phrase(
+        f"my {_PARTNER}(?: {_NAME})?{HAVE_JUST} (?:broke up with|left|dumped|divorced) me{_END}",
+        ("broke up with me", "left me", "dumped me", "divorced me"),
+    ),
+    _Phrase(
+        f"(?:we|{_NAME} and i){HAVE_JUST} (?:broke|broken|split) up{_END}",
+        ("broke up", "broken up", "split up"),
+        tuple(f"user_{one}" for one in _PARTNERS),
+    ),
+    _Phrase(
+        f"(?:(?:i'm|i am|we're|we are)(?: now)?|(?:i|we){HAVE_JUST} (?:got|gotten)) divorced{_END}",
+        ("divorced",),
+        tuple(f"user_{one}" for one in _SPOUSES),
+    ),
+    _Phrase(
+        f"i{HAVE_JUST} (?:quit|left|lost|resigned from|gave up|given up) my(?: old)? job{_END}",
+        (" my job", " my old job"),
+        _JOB,
+    ),
+    _Phrase(
+        f"(?:i was|i got|i(?:'ve| have)(?: just| recently)? been)(?: just| recently)? (?:{_LET_GO}){_END}",
+        tuple(_LET_GO.split("|")),
+        _JOB,
+    ),
+    _Phrase(f"i{HAVE_JUST} (?:retired|resigned){_END}", ("retired", "resigned"), _JOB),
+    _Phrase(f"(?:i'm|i am)(?: now| currently)? (?:{_JOBLESS}){_END}", tuple(_JOBLESS.split("|")), _JOB),
+    _Phrase(
+        f"i(?: no longer work|{HAVE_JUST} stopped working| (?:don't|do not) work(?= {_ANY_MORE})){_END}",
+        ("no longer work", "stopped working", "n't work any", "n\u2019t work any", "not work any"),
+        _JOB,
+    ),
+)
+_READY = tuple((compile_value(rf"(?<![\w-])(?:{one.phrase})"), one) for one in _PHRASES)
+_SAYS = {"user_employer": "{who} has left {value}.", "user_job": "{who} has ceased to work as {value}."}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of all facts of some kinds; `span` is that of the words that tell it."""
+
+    ordinal: int
+    kinds: tuple[str, ...]
+    span: TextSpan
+
+
+def find_endings(message: MessageText, ordinal: int) -> list[Ending]:
+    """Return the endings of a message in the order of its text, of what people say in their own words.
+
+    Takes time in proportion to the text, never raises.
+    """
+    if message.role != MINED_ROLE:
+        return []
+    low = message.content.lower()
+    needed = [ready for ready in _READY if any(need in low for need in ready[1].needs)]
+    patterns = [(pattern, one) for pattern, one in needed if pattern.search(message.content)]
+    if not patterns:
+        return []
+    said = mask_spans(message.content, find_repeated(message.content, message.name))
+    return sorted(islice(_iterate_endings(said, ordinal, patterns), MOST), key=lambda ending: ending.span)
+
+
+def _iterate_endings(said: str, ordinal: int, patterns: Sequence[tuple[Pattern[str], _Phrase]]) -> Iterator[Ending]:
+    for pattern, one in patterns:
+        for match in islice(pattern.finditer(said), MOST):
+            if is_stated(said, match.start(), match.end(), match.end()):
+                kinds = one.kinds or (f"user_{match['relation'].casefold()}",)
+                yield Ending(ordinal, kinds, TextSpan(*match.span()))
+
+
+def end_fact(ending: Ending, fact_id: str, key: str, value: str, subject: str | None) -> ExtractedFact:
+    """Return the denial that ends the fact of this kind, key and value."""
+    kind = fact_id.removeprefix("user_")
+    says = _SAYS.get(fact_id, "{who} has no {kind} called {value} any more.")
+    return ExtractedFact(
+        fact_id=fact_id,
+        key=key,
+        slug=f"ended-{kind}-{key}",
+        value=value,
+        tier=Tier.L0,
+        confidence=0.9,
+        subject=subject,
+        statement=says.format(who=subject or SOMEBODY, kind=kind, value=value),
+        ordinal=ending.ordinal,
+        span=ending.span,
+        denied=True,
+    )
