@@ -25,7 +25,7 @@ from producers.settings import ApiSettings
 EVERY_S, SILENT_S = 0.25, 1.0
 #: The share of all connections from which on silent ones are closed.
 SCARCE = 0.75
-#: With fewer open files than this, nothing is looked at.
+#: With fewer open files than this, nothing is looked at, unless an address may have fewer connections.
 FEW = 64
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 
@@ -80,7 +80,8 @@ class ConnectionLimit:
 
     def close_silent(self) -> int:
         """Close silent connections as far as there are too many; return how many. Raises OSError."""
-        if len(os.listdir("/dev/fd")) < FEW:  # noqa: PTH208 - names alone, four times a second
+        few = min(FEW, self.settings.max_connections_per_address)
+        if len(os.listdir("/dev/fd")) < few:  # noqa: PTH208 - names alone, four times a second
             self._since.clear()
             return 0
         connections = dict[Peer, socket.socket]()

@@ -7,7 +7,10 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import pytest
 
+from deploy.api import connections
+from deploy.api.connections import ConnectionLimit
 from deploy.local.ports import find_free_port
+from producers.settings import ApiSettings
 from tests.deploy.api.test_http_limits import Target
 from tests.deploy.api.test_process import api, environment, live
 from tests.patience import PATIENCE_S, wait_until
@@ -27,11 +30,10 @@ LIMITS = {
 @pytest.fixture(scope="module")
 def target(postgres: TestPostgres, valkey: TestValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     port, folder = find_free_port(), tmp_path_factory.mktemp("connections")
-    with (
-        api(environment(folder, postgres, valkey, port) | LIMITS, folder) as process,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
-    ):
-        live(client, process)
+    with api(environment(folder, postgres, valkey, port) | LIMITS, folder) as process:
+        # The connection of this client is closed: it would be counted with those of the tests.
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            live(client, process)
         yield Target(process, port)
 
 
@@ -78,3 +80,15 @@ def test_a_connection_whose_request_is_being_answered_is_not_closed(target: Targ
             wait_until(lambda: target.connections() <= OF_ADDRESS, "those beyond the limit are closed")
             busy.sendall(b"}")
             assert busy.recv(12).startswith(b"HTTP/1.1 4"), "its request has its answer"
+
+
+def test_few_connections_are_looked_at_where_an_address_may_have_fewer_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "FEW", 100_000)
+    with ExitStack() as held:
+        listening = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = listening.getsockname()[1]
+        limit = ConnectionLimit(ApiSettings(max_connections_per_address=2), port, most=1000)
+        for _ in range(4):
+            held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            held.enter_context(listening.accept()[0])
+        wait_until(lambda: limit.close_silent() == 2, "two of four are closed", pause_s=0.1)
