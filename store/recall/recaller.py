@@ -275,7 +275,7 @@ class Recaller:
 
         def followed() -> Mapping[int, Sequence[int]]:
             said = [] if NEWER in query.without else [(pool.candidates[one.index], one.said_last) for one in distinct]
-            return find_successors(said)
+            return find_successors(said, state.question.text)
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
         # The texts of reflections, which are in no index, are analysed.

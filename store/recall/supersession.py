@@ -1,8 +1,8 @@
 """Finds statements of an answer that a later one takes the place of, and puts the later one before them. Pure.
 
-A message is former if the same speaker, for the same user, said later what leaves nothing of it (`rules/changes.py`).
-Only the first units of an answer are compared, and only what people say: an agent's words tell no change of mind. A
-pinned message is never former: its pin says that it holds.
+A message is former if the same speaker, for the same user, said later what leaves nothing of it (`rules/changes.py`),
+or nothing that is asked for. Only the first units of an answer are compared, and only what people say: an agent's words
+tell no change of mind. A pinned message is never former: its pin says that it holds.
 """
 
 import math
@@ -14,8 +14,9 @@ from itertools import combinations
 
 from store.recall.pool import Candidate
 from store.recall.query import Recalled
-from store.text.rules.changes import read_statement, takes_place
+from store.text.rules.changes import leaves_more, read_statement, takes_place
 from store.text.rules.facts import MINED_ROLE
+from store.text.terms import split_words
 
 #: The name in `RecallQuery.without` that leaves this out, and in explanations what it adds to the later statement.
 NEWER = "newer"
@@ -23,11 +24,12 @@ NEWER = "newer"
 COMPARED = 24
 
 
-def find_successors(units: Sequence[tuple[Candidate, datetime]]) -> Mapping[int, Sequence[int]]:
+def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str = "") -> Mapping[int, Sequence[int]]:
     """Return the places of units that take the place of another one, the earliest first, by the place of that one.
 
-    `units` stand in the order of the answer, each with the time at which it was said last.
+    `units` stand in the order of the answer to the `question`, each with the time at which it was said last.
     """
+    asked = frozenset(split_words(question))
     told = defaultdict[object, list[tuple[datetime, int]]](list)
     for place, (unit, said) in enumerate(units[:COMPARED]):
         if unit.role == MINED_ROLE and unit.whole:
@@ -37,7 +39,9 @@ def find_successors(units: Sequence[tuple[Candidate, datetime]]) -> Mapping[int,
         if len(spoken) > 1:
             read = {place: read_statement(units[place][0].text, units[place][0].name) for _, place in spoken}
             for (said, place), (at, later) in combinations(sorted(spoken), 2):
-                if at > said and takes_place(read[later], read[place]) and not units[place][0].pinned:
+                if at <= said or units[place][0].pinned or not takes_place(read[later], read[place]):
+                    continue
+                if not leaves_more(read[later], read[place], asked):
                     found[place].append(later)
     return found
 

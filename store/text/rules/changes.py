@@ -8,6 +8,7 @@ is not clear that the subject is the same, the answer is no.
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -89,6 +90,11 @@ class Sentence:
         """The values of the facts of one value that it states, by identity."""
         stated = (fact for fact in self._found if fact.fact_id in _ONE_VALUED and not fact.denied)
         return {(fact.fact_id, fact.key): fact.value.casefold() for fact in stated}
+
+    @cached_property
+    def stated(self) -> frozenset[tuple[str, str]]:
+        """The identities of all the facts that it states."""
+        return frozenset((fact.fact_id, fact.key) for fact in self._found if not fact.denied)
 
     @cached_property
     def denied(self) -> frozenset[tuple[str, str, str]]:
@@ -231,6 +237,22 @@ _MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
     | dict.fromkeys(("favorite", "favourite"), ("favourite",))
     | {"birthday": ("birthday",)}
 )
+# A clause of its own beside another one, and the words by which a question asks for a fact of one value.
+_OTHER_CLAUSE = re.compile(
+    r"(?:[,;]|\b(?:and|but|plus))\s+(?:and\s+|but\s+)?"
+    r"(?:(?:i|we|he|she|it|they)(?:['\u2019]\w{1,3})?|my|our|the|there|live|work|have|am|play|like|love|own|speak|study)\s",
+    re.IGNORECASE,
+)
+_ASKS_FOR: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "user_home": word_list("change", "asked_home"),
+        "user_employer": word_list("change", "asked_work"),
+        "user_job": word_list("change", "asked_work"),
+        "user_birthday": word_list("change", "asked_birthday"),
+        "user_name": word_list("change", "asked_name"),
+        "user_favourite": word_list("change", "asked_favourite"),
+    }
+)
 # Marks of sentences beside the kinds of their facts: what they begin and end with, that the later says a change, any.
 _BEGINS, _ENDS_ALIKE, _SAYS_CHANGE, _ANY = "begins", "ends", "says a change", "any"
 # The marks of messages, about 2 KiB each, and of pairs of them whether the later one takes the place of the other.
@@ -255,6 +277,27 @@ def takes_place(later: Statement, earlier: Statement) -> bool:
     if not earlier.marks.needed:  # it states nothing that could be taken back
         return False
     return _TAKES_PLACE.find(later.digest + earlier.digest, lambda: _replaces_all(later.sentences, earlier.sentences))
+
+
+def leaves_more(later: Statement, earlier: Statement, asked: AbstractSet[str]) -> bool:
+    """Return whether an earlier message says more than what a later one takes the place of, and that is what is asked.
+
+    `asked` are the words of the question, in lower case. "I'm Mia, I live in Graz and I have two cats" is not outdated
+    by "I moved to Vienna" where somebody asks for the cats.
+    """
+    taken = {
+        identity
+        for new in later.sentences
+        for old in earlier.sentences
+        for identity, value in old.facts.items()
+        if new.facts.get(identity, value) != value or (*identity, value) in new.denied
+    }
+    more = any(_OTHER_CLAUSE.search(old.text) or not old.stated <= taken for old in earlier.sentences)
+    if not more:
+        return False
+    if taken:
+        return all(_ASKS_FOR[kind].isdisjoint(asked) for kind, _ in taken)
+    return all(set(new.words).isdisjoint(asked - _SELF - _AUXILIARIES - _PRONOUNS) for new in later.sentences)
 
 
 def _read_sentences(text: str, name: str | None) -> Sequence[Sentence]:

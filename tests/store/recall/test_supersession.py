@@ -72,6 +72,15 @@ async def test_what_is_said_again_later_holds_again(memory: Memory) -> None:
     assert shown(await ask(memory)) == [(OLD, False), (NEW, True)]
 
 
+async def test_what_a_message_says_beside_what_changed_is_not_former(memory: Memory) -> None:
+    told = "I live in Graz and I have two cats, Pixel and Byte."
+    await tell(memory, told, "I moved to Vienna last week.")
+    assert (await ask(memory, "What are my cats called?"))[0].text == told
+    assert (told, False) in shown(await ask(memory, "What are my cats called?"))
+    assert (told, True) in shown(await ask(memory, "Where do I live?"))
+    assert (await ask(memory, "Where do I live?"))[0].text == "I moved to Vienna last week."
+
+
 async def test_another_speaker_and_another_user_change_nobodys_statement(memory: Memory) -> None:
     await tell(memory, "I live in Ghent.", user="ann")
     await tell(memory, "I live in Porto.", "I like tea.", user="bob")

@@ -9,7 +9,8 @@ import pytest
 from deploy.lab.bench.quality.changes import FILE
 from store.text.known_texts import KnownTexts
 from store.text.rules import changes
-from store.text.rules.changes import MOST_CHARACTERS, read_statement, takes_place
+from store.text.rules.changes import MOST_CHARACTERS, leaves_more, read_statement, takes_place
+from store.text.terms import split_words
 
 TALKS = tomllib.loads(FILE.read_text(encoding="utf-8"))["talks"]
 
@@ -97,6 +98,46 @@ def test_what_takes_the_place(earlier: str, later: str) -> None:
 )
 def test_what_does_not(earlier: str, later: str) -> None:
     assert not replaces(later, earlier)
+
+
+MIA = "Hi! I'm Mia, I live in Graz and I have two cats, Pixel and Byte."
+
+
+@pytest.mark.parametrize(
+    "earlier, later, question",
+    [
+        (MIA, "I moved to Vienna last week.", "What are my cats called?"),
+        (MIA, "I moved to Vienna last week.", "What's my name?"),
+        ("I live in Graz with my sister Tina.", "I moved to Vienna.", "Who is Tina?"),
+        ("I live in Graz, and my dentist is Dr. Huber.", "I moved to Vienna.", "Who is my dentist?"),
+        ("I live in Graz and work at Solvion.", "I moved to Vienna.", "Where do I work?"),
+        ("I'm 30 and live in Graz.", "I moved to Vienna.", "How old am I?"),
+        ("I work at Nordwind and I play the cello.", "I work at Solvion now.", "What instrument do I play?"),
+        ("My name is Ana and I have two kids.", "My name is Anna, not Ana.", "How many kids do I have?"),
+        ("I drink coffee every morning and I run at six.", "I don't drink coffee any more.", "When do I run?"),
+    ],
+)
+def test_what_is_asked_for_and_was_not_replaced_is_not_former(earlier: str, later: str, question: str) -> None:
+    assert replaces(later, earlier)
+    assert leaves_more(read_statement(later), read_statement(earlier), frozenset(split_words(question)))
+
+
+@pytest.mark.parametrize(
+    "earlier, later, question",
+    [
+        (MIA, "I moved to Vienna last week.", "Where do I live?"),
+        (MIA, "I moved to Vienna last week.", "In which city does Mia live now?"),
+        ("I live in Graz.", "I moved to Vienna.", "Who is Tina?"),
+        ("I live in Ghent, and I love the canals.", "I moved to Porto last week.", "Where does Ann live now?"),
+        ("I work at Nordwind and I play the cello.", "I work at Solvion now.", "Who do I work for?"),
+        ("My name is Ana and I have two kids.", "My name is Anna, not Ana.", "What's my name?"),
+        ("I drink coffee every morning and I run at six.", "I don't drink coffee any more.", "Do I drink coffee?"),
+        ("The standup is at 9:30.", "The standup is at 10:15.", "Who is Tina?"),
+    ],
+)
+def test_what_is_asked_for_and_was_replaced_is_former(earlier: str, later: str, question: str) -> None:
+    assert replaces(later, earlier)
+    assert not leaves_more(read_statement(later), read_statement(earlier), frozenset(split_words(question)))
 
 
 def test_a_long_text_and_nothing_have_no_sentences() -> None:
