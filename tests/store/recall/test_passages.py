@@ -1,5 +1,9 @@
 """A long text is told by the passage that answers best: one piece of it, of its size, marked where it is cut."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +75,25 @@ async def test_k_bounds_the_passages_and_a_small_budget_holds_the_best_of_one(me
     assert 0 < small.tokens <= 80
     await memory.say(*(f"The ferry no. {n} is late." for n in range(5)))
     assert len((await memory.ask("When does the ferry leave?", k=2, max_tokens=500)).items) == 2
+
+
+_UNDER_A_SEED = """
+from store.recall.passages import cut_passage
+names = [f"word{n}x" for n in range(12)]
+weights = {name: 0.1 * (n + 1) for n, name in enumerate(names)}
+swapped = {f"other{n}x": weight for n, weight in enumerate(weights.values())}
+said = " ".join(weights) + ". " + "Nothing is said here at all. " * 20 + " ".join(reversed(swapped)) + "."
+print(cut_passage(said, {**weights, **swapped}, 30))
+"""
+
+
+def test_a_passage_is_the_same_in_every_process() -> None:
+    """A set of words has another order under each seed of hashes, and so had the rounding of its sum."""
+
+    def cut(seed: int) -> str:
+        run = [sys.executable, "-P", "-c", _UNDER_A_SEED]
+        return subprocess.run(
+            run, env={**os.environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert len({cut(seed) for seed in range(4)}) == 1
