@@ -620,7 +620,6 @@ const TEXTS = {
   "recall.bank": ["Bank", "Bank"],
   "recall.ask": ["Ask", "Fragen"],
   "recall.filters": ["Filters and limits", "Filter und Grenzen"],
-  "recall.set": ["{n} set", "{n} gesetzt"],
   "recall.k": ["Most results", "Höchstens Ergebnisse"],
   "recall.max_tokens": ["Most tokens", "Höchstens Token"],
   "recall.min_score": ["Least score", "Mindestwertung"],

@@ -39,7 +39,7 @@ export function Recall({ query }) {
       ${state.busy && html`<${Loading} />`}
       ${state.error && html`<${Failure} error=${state.error} />`}
       ${kept && html`<p class="note">${t("compare.kept")} <button type="button" class="small" onClick=${() => keep(null)}>${t("compare.stop")}</button></p>`}
-      ${state.answer && !kept && html`<div class="actions start spaced"><button type="button" onClick=${() => keep({ asked, answer: state.answer })}>${t("compare.keep")}</button></div>`}
+      ${state.answer && !kept && html`<div class="actions keep"><button type="button" class="small" onClick=${() => keep({ asked, answer: state.answer })}>${t("compare.keep")}</button></div>`}
       ${state.answer && kept && kept.answer !== state.answer && html`<${Comparison} first=${kept} second=${{ asked, answer: state.answer }} />`}
       ${state.answer && !(kept && kept.answer !== state.answer) && html`<${Answer} answer=${state.answer} asked=${asked} />`}
       ${!state.busy && !state.error && !state.answer &&
@@ -95,9 +95,10 @@ function Form({ query, ask, busy }) {
     <div class="fields">
       <${BankField} of=${of} disabled=${Boolean(chosen.across_banks)} />
       ${text("user_id")}
+      <div><button type="submit" class="primary" disabled=${busy}>${t("recall.ask")}</button></div>
     </div>
     <details>
-      <summary>${t("recall.filters")} ${count > 0 && html`<${Chip} kind="accent">${t("recall.set", { n: count })}<//>`}</summary>
+      <summary>${t("recall.filters")}</summary>
       <div class="fields">
         ${text("k", "number", { min: 1, max: MOST })} ${text("max_tokens", "number", { min: 1 })}
         ${text("min_score", "number", { min: 0, step: "any" })}
@@ -125,9 +126,6 @@ function Form({ query, ask, busy }) {
         aria-label=${t("filter.remove", { name: labelOf(name) })}>${labelOf(name)}: <${Said} text=${value} most=${60} /> ×</button> `)}
       <button type="button" class="small" onClick=${() => setChosen({})}>${t("recall.clear")}</button>
     </p>`}
-    <div class="actions start">
-      <button type="submit" class="primary" disabled=${busy}>${t("recall.ask")}</button>
-    </div>
   </form>`;
 }
 
