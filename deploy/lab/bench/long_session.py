@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -53,13 +53,13 @@ FACTS = """
             consolidated_by)
     select $1, $2, unit, $3::text, 'user_like', 'jazz', 'jazz', n, at, n, 1.05, lead(unit) over (order by n)
       from said"""
-SETTLE = "update afterturn.ledger_t set status = 'done' where host_id = $1 and undone"
 
 
 @dataclass(frozen=True, slots=True)
 class LongSession:
     """A session of `messages` messages of one tenant, whose stages are done."""
 
+    here: BenchDatabase
     memory: MemoryFacade
     turns: TurnStore
     consolidation: Consolidation
@@ -73,28 +73,28 @@ class LongSession:
         """Append the session's turns, and facts that say the same."""
         host, store, talk = await here.new_host(database), TurnStore(database, clock), TurnGenerator(SESSION, MESSAGES)
         turns = talk.take(-(-messages // MESSAGES))
-        for first in range(0, len(turns), TURNS_A_CALL):
-            await store.append(host, turns[first : first + TURNS_A_CALL])
         bank = identity.bank_id(host, BANK)
+        async with here.kept_from_workers(host, *_list_streams(host, [turn.turn_name for turn in turns])):
+            for first in range(0, len(turns), TURNS_A_CALL):
+                await store.append(host, turns[first : first + TURNS_A_CALL])
         place = (host, bank, identity.user_id(host, USER), int(messages * REPEATED), identity.session_id(bank, SESSION))
         async with here.owner.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             await raw.execute("select set_config('afterturn.host', $1, false)", str(host))
             await raw.execute(FACTS, *place)
-            await raw.execute(SETTLE, host)
             for table in ("agent_memory_unit_t", "fact_t", "agent_session_history_t"):
                 await raw.execute(f"vacuum (analyze) afterturn.{table}")
         grant = Grant(key_id=UUID(int=0), host_id=host, banks=None, write=True)
-        return cls(memory, store, Consolidation(database, clock), grant, messages)
+        return cls(here, memory, store, Consolidation(database, clock), grant, messages)
 
     async def measure(self, turns: int) -> list[Measure]:
         """Return the p95 of `turns` calls of after_turn beside maintenance and without it, and that of a listing."""
-        await run_lanes([self._build_lane("warm", 5)])
-        quiet = await run_lanes([self._build_lane("quiet", turns)])
+        await self._keep("warm", 5)
+        quiet = await self._keep("quiet", turns)
         ending = asyncio.Event()
         working = asyncio.create_task(self._maintain(ending))
         await asyncio.sleep(0.2)
-        busy = await run_lanes([self._build_lane("busy", turns)])
+        busy = await self._keep("busy", turns)
         ending.set()
         await working
         listed = [await self._list() for _ in range(LISTINGS)]
@@ -127,17 +127,25 @@ class LongSession:
             raise NothingListed("the long session of the bench has no directories")
         return time.perf_counter() - begun
 
-    def _build_lane(self, name: str, turns: int) -> list[Callable[[], Awaitable[object]]]:
-        talk = TurnGenerator(f"{SESSION}-{name}").take(turns)
-        said = [[one.content for one in turn.messages] for turn in talk]
-        return [
-            partial(self.memory.lifecycle.after_turn, self.grant, _build_body(f"{name}-{nth}", words))
-            for nth, words in enumerate(said)
+    async def _keep(self, name: str, turns: int) -> list[float]:
+        """Call after_turn for new turns of the session, one after the other; return the seconds of each."""
+        said = [[one.content for one in turn.messages] for turn in TurnGenerator(f"{SESSION}-{name}").take(turns)]
+        names = [f"{name}-{nth}" for nth in range(turns)]
+        after_turn = self.memory.lifecycle.after_turn
+        lane = [
+            partial(after_turn, self.grant, _build_body(turn, words)) for turn, words in zip(names, said, strict=True)
         ]
+        async with self.here.kept_from_workers(self.grant.host_id, *_list_streams(self.grant.host_id, names)):
+            return await run_lanes([lane])
 
 
 class NothingListed(Exception):
     """A listing is empty, so the figures would be meaningless."""
+
+
+def _list_streams(host: UUID, turns: Sequence[str]) -> tuple[list[UUID], list[UUID]]:
+    session = identity.session_id(identity.bank_id(host, BANK), SESSION)
+    return [session], [identity.turn_id(session, turn) for turn in turns]
 
 
 def _build_body(turn: str, said: list[str]) -> dict[str, Any]:
