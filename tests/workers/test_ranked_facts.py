@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import pytest
 
+from deploy.lab.bench.recall.filling import PEOPLE
 from store import identity
+from store.connections import create_owner_engine
 from store.driver_rows import fetch_rows
 from store.memory import held_facts
 from store.memory.held_facts import HoldingFact, Whose
@@ -168,3 +170,20 @@ async def test_the_speakers_facts_and_those_of_others_are_read_at_once_up_to_the
     assert [sorted(found) for found in read_by_most[:2]] == [sorted(everything), sorted(everything[:2])]
     assert len(read_by_most[2]) == 1
     assert len(statements) == 3
+
+
+async def test_each_of_three_hundred_users_who_share_ten_thousand_facts_is_named_first(world: World) -> None:
+    users, facts = [f"user-{nth}" for nth in range(300)], 10_000
+    await world.append()
+    bank = identity.bank_id(HOST, "default")
+    ids = [identity.user_id(HOST, user) for user in users]
+    names = [f"Name{nth}" for nth in range(len(users))]
+    async with create_owner_engine(world.postgres.owner_url).connect() as connection:
+        raw: Any = (await connection.get_raw_connection()).driver_connection
+        await raw.execute("select set_config('afterturn.host', $1, false)", str(HOST))
+        await raw.execute(PEOPLE, HOST, bank, ids, names, facts, NOON - timedelta(days=30))
+    told = {user: (await read(world, user, "What do I like?"))[0] for user in users}
+    wrong = [user for user, name in zip(users, names, strict=True) if told[user].subject != name]
+    assert wrong == []
+    assert {one.whose for one in told.values()} == {Whose.OWN}
+    assert {(await read(world, user, "Who am I?"))[0].value for user in users[:9]} == set(names[:9])

@@ -47,6 +47,19 @@ def test_a_profile_says_since_when_and_from_where(server: Loopback, data: Path) 
     assert "\x1b" not in result.stdout
 
 
+def test_proposals_to_delete_and_facts_that_ended_are_told(server: Loopback, data: Path) -> None:
+    message = "7b1f7c1e-0000-5000-8000-000000000007"
+    ended = [
+        {"state": "deleted", "why": "source_forgotten", "facts": 2},
+        {"state": "expired", "why": "tier", "facts": 1},
+    ]
+    facts = [{**FACT, "deletion_proposed_by": [message]}]
+    server.answers(JSONResponse({**TOLD, "facts": facts, "ended": ended}))
+    shown = run(data, "--name", "Ana", "--history").stdout
+    assert f"a model proposes to delete it, because of message {message}" in shown
+    assert "2 facts deleted: source forgotten\n1 fact expired: tier\n" in shown
+
+
 def test_json_is_the_services_answer(server: Loopback, data: Path) -> None:
     assert json.loads(run(data, "--user", "ana", "--bank", "b", "--json").stdout) == TOLD
     assert server.seen[0].params == {"user_id": "ana", "bank": "b", "history": "false", "limit": "200"}
