@@ -15,7 +15,7 @@ from uuid import UUID
 from producers import metrics
 from producers.service.turn_lifecycle import READ_ITEMS, restore_item
 from producers.turns.history import cut_history
-from store.memory.session_digests import SessionDigest, SessionDigests
+from store.memory.session_digests import SessionDigests
 from store.memory.session_history import KeptMessage, SessionHistory
 from store.memory.session_summaries import SessionPlace, SessionSummaries, SessionSummary, SummaryLimits
 from store.off_loop import run_off_loop
@@ -32,8 +32,13 @@ class Digester(Protocol):
         """Return the entries. Never raises for the messages' sake."""
         ...
 
-    async def find_digested(self, place: SessionPlace, first: int, end: int) -> tuple[int, Sequence[DigestEntry]]:
-        """Return the number of the first message that is to be read, and the entries of those before."""
+    async def find_digested(
+        self, place: SessionPlace, span: tuple[int, int], until: float | None
+    ) -> tuple[int, Sequence[DigestEntry]]:
+        """Return the number of the first message of a span that is to be read, and the entries of those before.
+
+        `until`: when to end, by `time.monotonic`; None: never.
+        """
         ...
 
 
@@ -47,9 +52,15 @@ class RuleDigester:
         """Return the entries that the rules find."""
         return await run_off_loop(sum(len(one.content) for one in messages), digest_messages, messages)
 
-    async def find_digested(self, place: SessionPlace, first: int, end: int) -> tuple[int, Sequence[DigestEntry]]:
-        """Return the number of the first message that is to be read, and what the digest tells of those before it."""
-        digest = SessionDigest() if self.digests is None else await self.digests.read(place)
+    async def find_digested(
+        self, place: SessionPlace, span: tuple[int, int], until: float | None
+    ) -> tuple[int, Sequence[DigestEntry]]:
+        """Return the first message that the session's digest, extended meanwhile, has not read, and what it tells."""
+        first, end = span
+        if self.digests is None:
+            return first, ()
+        await self.digests.extend(place, until)
+        digest = await self.digests.read(place)
         if digest.next_seq <= first:
             return first, ()
         return min(digest.next_seq, end), [one for one in digest.entries if first <= one.seq < end]
@@ -105,8 +116,7 @@ class Summariser:
     async def _digest(
         self, place: SessionPlace, span: tuple[int, int], seen: SessionSummary, until: float | None
     ) -> Sequence[DigestEntry] | None:
-        first, end = span
-        first, digested = await self.digester.find_digested(place, first, end)
+        (_, end), (first, digested) = span, await self.digester.find_digested(place, span, until)
         entries = merge_entries([*seen.entries, *digested]) if digested else list(seen.entries)
         while first < end:
             if until is not None and time.monotonic() >= until:

@@ -6,7 +6,7 @@ messages, and goes on from there; two that write at once write what one would.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,10 +21,13 @@ from store.driver_rows import fetch_rows
 from store.memory.session_summaries import SAID, SessionPlace, build_message, read_unchanged
 from store.off_loop import run_off_loop
 from store.schema import SESSION_DIGEST, SESSION_HISTORY, in_bank
-from store.text.session_digest import DigestEntry, digest_messages, merge_entries, read_entry
+from store.sql_constants import inline
+from store.text.session_digest import DigestEntry, SaidMessage, digest_messages, merge_entries, read_entry
 
 #: Messages that wait before the stage after a turn reads them into the digest; until then, who asks reads them.
 LEAST = 16
+#: Messages that are read in one transaction: few, so that no other request waits for them.
+PAGE = 100
 #: The last number that a message of a session can have.
 NO_END = 2**31 - 1
 
@@ -79,6 +82,7 @@ FIND_BEHIND = (
     .join_from(_ASKED, _BEHIND, true())
     .where(_BEHIND.c.behind >= bindparam("least"))
 )
+_PAGE_SAID = SAID.limit(inline(PAGE))
 # Messages of a turn whose text changed, as SAID gives them.
 CORRECTED = text("""
     select u.session_id, u.turn_id, u.seq, u.aggregate_version, u.turn_name, u.role, left(u.content, 4000) as content
@@ -86,6 +90,11 @@ CORRECTED = text("""
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
                        and u.origin = 'message' and u.seq is not null limit 1) u""")
+
+
+def _merge_page(before: Sequence[Mapping[str, Any]], page: Sequence[SaidMessage]) -> list[DigestEntry]:
+    """Return the entries of a digest that had these, with those of more messages."""
+    return merge_entries([*map(read_entry, before), *digest_messages(page)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,7 @@ class SessionDigests:
         for row in rows:
             place, said = SessionPlace(host, bank, row.session_id), [build_message(row)]
             found = await run_off_loop(len(row.content), digest_messages, said)
-            await self._write(place, found, lambda next_seq, seq=row.seq: next_seq if seq < next_seq else None)  # type: ignore[misc] # bound at once
+            await self._write(place, None, found, lambda next_seq, seq=row.seq: next_seq if seq < next_seq else None)  # type: ignore[misc] # bound at once
 
     async def _extend_by_page(self, place: SessionPlace) -> int:
         now = self._clock()
@@ -157,17 +166,25 @@ class SessionDigests:
             if row is None or row.message_count <= first:
                 return 0
             asked = {**place._asdict(), "first": first, "end": NO_END, "now": now}
-            page = [build_message(one) for one in await fetch_rows(connection, SAID, asked)]
-        found = await run_off_loop(sum(len(one.content) for one in page), digest_messages, page)
+            page = [build_message(one) for one in await fetch_rows(connection, _PAGE_SAID, asked)]
+        before = row.entries or []
+        merged = await run_off_loop(sum(len(one.content) for one in page), _merge_page, before, page)
         # What follows the last message was said by nobody any more.
         last = page[-1].seq + 1 if page else row.message_count
-        written = await self._write(place, found, lambda next_seq: last if next_seq == first else None)
+        written = await self._write(place, before, merged, lambda next_seq: last if next_seq == first else None)
         return last - first if written else 0
 
     async def _write(
-        self, place: SessionPlace, found: Sequence[DigestEntry], move: Callable[[int], int | None]
+        self,
+        place: SessionPlace,
+        seen: Sequence[Mapping[str, Any]] | None,
+        found: Sequence[DigestEntry],
+        move: Callable[[int], int | None],
     ) -> bool:
-        """Add entries to a digest; `move` returns where it ends then, or None where it is to stay as it is."""
+        """Add entries to a digest, which are merged with those that were `seen` there.
+
+        `move` returns where the digest ends then, or None where it is to stay as it is.
+        """
         asked = place._asdict()
         async with self._database.tenant(place.host) as connection:
             await connection.execute(BEGIN, asked)
@@ -175,7 +192,7 @@ class SessionDigests:
             moved = move(row.next_seq)
             if moved is None:
                 return False
-            entries = merge_entries([*(read_entry(one) for one in row.entries), *found])
+            entries = found if row.entries == seen else merge_entries([*map(read_entry, row.entries), *found])
             await connection.execute(
                 WRITE, {**asked, "to_seq": moved, "told": await self._select_living(connection, place, entries)}
             )

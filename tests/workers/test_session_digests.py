@@ -11,11 +11,11 @@ from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.ledger.stages import Stage
 from store.memory import session_digests
-from store.memory.session_digests import LEAST, SessionDigest, SessionDigests
+from store.memory.session_digests import LEAST, PAGE, SessionDigest, SessionDigests
 from store.memory.session_summaries import SessionPlace
 from store.memory.turns import NewMessage, NewTurn
 from store.memory.units import Units
-from store.text.session_digest import DigestEntry, digest_messages
+from store.text.session_digest import DigestEntry, digest_messages, merge_entries, read_entry
 from tests.workers.conftest import BANK, HOST, START, World, now
 from tests.workers.stages import Crew
 from tests.workers.test_session_summaries import PLACE, talk
@@ -125,9 +125,9 @@ async def test_what_is_forgotten_corrected_over_or_erased_is_in_no_digest(world:
 async def test_what_is_forgotten_while_it_is_read_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await talk(world, 0, 3)
 
-    async def and_forget(effort: int, function: Any, page: Any) -> list[DigestEntry]:
+    async def and_forget(effort: int, function: Any, before: Any, page: Any) -> list[DigestEntry]:
         del effort, function
-        found = digest_messages(page)
+        found = merge_entries([*map(read_entry, before), *digest_messages(page)])
         await forget(world, "We decided on plan 1 for Anna.")
         return found
 
@@ -143,9 +143,9 @@ async def test_a_long_session_is_read_page_by_page_and_in_time(world: World) -> 
         await world.append("s", f"t{n}", messages=told)
     assert await world.turns.digests.find_behind(HOST, [(BANK, PLACE.session)], 1201) == []
     assert await world.turns.digests.find_behind(HOST, [(BANK, PLACE.session)], 1200) == [PLACE]
-    assert await world.turns.digests.extend(PLACE, pages=1) == 500
-    assert await world.turns.digests.extend(PLACE, until=time.monotonic()) == 500
-    assert await world.turns.digests.extend(PLACE) == 200
+    assert await world.turns.digests.extend(PLACE, pages=1) == PAGE
+    assert await world.turns.digests.extend(PLACE, until=time.monotonic()) == PAGE
+    assert await world.turns.digests.extend(PLACE) == 1200 - 2 * PAGE
     assert await world.turns.digests.find_behind(HOST, [(BANK, PLACE.session)]) == []
     found = await world.turns.digests.read(PLACE)
     assert len(found.entries) <= 12, "a digest is as long as its kinds allow"

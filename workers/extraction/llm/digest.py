@@ -81,11 +81,13 @@ class ModelDigester:
         rest = await self.rules.digest(place, [one for one in messages if one.seq not in read])
         return merge_entries([*chosen, *rest])
 
-    async def find_digested(self, place: SessionPlace, first: int, end: int) -> tuple[int, Sequence[DigestEntry]]:
+    async def find_digested(
+        self, place: SessionPlace, span: tuple[int, int], until: float | None
+    ) -> tuple[int, Sequence[DigestEntry]]:
         """Return what the rules do where the model is off, else have all read: a digest is the rules' choice."""
         if not self.rights.read(place.host, place.bank):
-            return await self.rules.find_digested(place, first, end)
-        return first, ()
+            return await self.rules.find_digested(place, span, until)
+        return span[0], ()
 
     async def _ask(self, sent: Sequence[tuple[SaidMessage, str]]) -> Sequence[DigestEntry] | None:
         """Return the entries that the model chose; None where it cannot be asked or gives no answer."""
