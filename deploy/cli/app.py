@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, Command] = {
     "unit": Command(
         "deploy.cli.unit:unit_app",
         "Memory",
-        "Show one memory with its sources and derived facts; correct, pin or forget it.",
+        "Show one memory with its sources and derived facts; correct, end, pin or forget it.",
     ),
     "banks": Command("deploy.cli.lists:banks_app", "Memory", "List and show the banks that the key reaches."),
     "sessions": Command("deploy.cli.lists:sessions_app", "Memory", "List and show the sessions of a bank."),

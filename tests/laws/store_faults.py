@@ -286,7 +286,7 @@ FAULTS = (
         before="        for name in self.counted:\n",
         after='        for name in ("content", *self.counted):\n',
         held_by="tests/store/replay/test_replay.py",
-        tests=("test_a_row_changed_by_hand_is_found_and_mended",),
+        tests=("test_a_row_changed_by_hand_is_found_and_mended[2]",),
     ),
     Mutant(
         law="L5",
@@ -354,9 +354,9 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a bulk load takes its transaction number before it waits",
-        file="store/log/bulk.py",
-        before="    async with database.call() as connection:\n        driver",
-        after='    async with database.tenant(arguments["host"]) as connection:\n        driver',
+        file="store/sql/log_bulk.sql",
+        before="    perform afterturn.lock_quota(p_host) where 'AgentMemoryBank'",
+        after="    perform pg_current_xact_id();\n    perform afterturn.lock_quota(p_host) where 'AgentMemoryBank'",
         held_by="tests/store/log/test_bulk.py",
         tests=("test_a_load_that_waited_for_a_writer_is_read_after_what_that_one_wrote",),
     ),

@@ -57,7 +57,11 @@ async def test_what_has_ended_is_in_no_answer_and_stands_in_what_was_known_befor
     for path in (f"units/{unit}", "memories/gate", f"docs/{doc}"):
         assert (await ana.http.get(f"/api/v1/{path}")).status_code == 404
     assert (await ana.http.get("/api/v1/docs")).json()["docs"] == []
-    asked = {"session_id": "s", "turn_id": "next", "current_input": [{"type": "message", "role": "user"}]}
+    asked = {
+        "session_id": "s",
+        "turn_id": "next",
+        "current_input": [{"type": "message", "role": "user", "content": ""}],
+    }
     shown = (await ana.http.post("/api/v1/turns/before", json=asked)).json()["input_items"]
     assert [item for item in shown if "blue card" in str(item)] == shown[:1]
     # What ended may come again.

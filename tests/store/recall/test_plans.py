@@ -20,15 +20,21 @@ from store.recall.preparation_queries import PREPARE
 from store.recall.time_arm import SAID
 from tests.store.conftest import NOON, new_host, turn
 
+FACTS = text("""
+    insert into afterturn.fact_t (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from)
+    select :host, :bank, gen_random_uuid(), 'person ' || n % 100, 'likes', n::text, 'tea', n, now()
+      from generate_series(1, 2000) n""")
+
 
 @pytest.fixture
 async def filled(lonely: Database) -> UUID:
-    """A host with a bank of some hundred turns, whose words are carried."""
+    """A host with a bank of some hundred turns, whose words are carried, and of the facts of a hundred persons."""
     host = await new_host(lonely)
     await TurnStore(lonely, lambda: NOON).append(host, [turn(f"t{n}", f"word number {n}") for n in range(400)])
     async with lonely.tenant(host) as connection:
         carry = text("select carried from afterturn.post_words(:host, :bank, 1000, true)")
         await connection.execute(carry, {"host": host, "bank": identity.bank_id(host, "home")})
+        await connection.execute(FACTS, {"host": host, "bank": identity.bank_id(host, "home")})
     return host
 
 

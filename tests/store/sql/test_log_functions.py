@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
+from store.log.bulk import build_columns
 from store.log.catalog import EventType
 from store.log.envelope import Origin
 from store.memory.memories import NewMemory, prepare_memory
@@ -92,6 +93,23 @@ async def test_append_bulk_writes_its_stage_once(database: Database, host: UUID)
             await by_owner(connection, fill, events=offered)
             assert await by_owner(connection, call, host=host) == [(appended,)]
     assert await rows(database, host, "select original_text, aggregate_version from agent_memory_doc_t") == [("b", 2)]
+
+
+@pytest.mark.law("L2")
+async def test_append_columns_tells_the_places_of_what_was_not_new(database: Database, host: UUID) -> None:
+    call = "select afterturn.append_columns($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, false, true, true, false)"
+    bank, doc = event(host, E.BANK_CREATED), event(host, E.DOC_CREATED)
+    told = [bank, doc, event(host, E.DOC_UPDATED, 2, text="b")]
+    for offered, known in (([], []), ([bank, doc], []), (told, [1, 2]), (told, [1, 2, 3])):
+        [row] = await database.fetch(call, host, *build_columns(offered))
+        assert row[0] == known
+    assert await rows(database, host, "select original_text, aggregate_version from agent_memory_doc_t") == [("b", 2)]
+
+
+async def test_key_of_is_what_follows_host_and_bank(database: Database, host: UUID) -> None:
+    for subject, key in ((f"{host}|{host}|a|b", "a|b"), (f"{host}|{host}", "")):
+        [row] = await database.fetch("select afterturn.key_of($1)", subject)
+        assert row[0] == key
 
 
 async def test_append_traced_turns_keeps_a_traceparent_where_a_turn_is_accepted(database: Database, host: UUID) -> None:
