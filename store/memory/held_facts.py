@@ -232,8 +232,11 @@ def _gather(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
     )
     waiting = select(*(waits[name] for name in _COLUMNS), true().label("waits"))
     waiting = waiting.where(~waits.ended, is_asked(waits.subject))
-    newest_first = (facts.c.valid_from.desc(), facts.c.position.desc())
-    newest = held.order_by(*newest_first).limit(inline(RANKED)).subquery("held")
+    # WHY apart: a speaker's facts are few, and found by the subject; their order would lead through all of the bank.
+    found = held.offset(ZERO).subquery("found") if own else facts
+    rows = select(found) if own else held
+    newest_first = (found.c.valid_from.desc(), found.c.position.desc())
+    newest = rows.order_by(*newest_first).limit(inline(RANKED)).subquery("held")
     return select(union_all(select(newest), waiting).subquery("both"))
 
 
