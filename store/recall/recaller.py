@@ -221,7 +221,8 @@ class Recaller:
         return RecallAnswer(
             kept,
             state.freshness if state.counting is None else await state.counting,
-            steps.milliseconds(),
+            # Whether arms are queried before or after the model is done differs from answer to answer.
+            steps.milliseconds(("prepare", "embed", *(arm.name for arm in arms))),
             tuple(state.degraded),
             directives,
             evidence=replace(evidence, understands=understands or None),

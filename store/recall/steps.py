@@ -1,7 +1,7 @@
 """Measures how long each step of a recall takes."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
 class StepTimer:
@@ -18,6 +18,8 @@ class StepTimer:
         self._took[name] = self._took.get(name, 0.0) + (now - self._since) * 1000
         self._since = now
 
-    def milliseconds(self) -> Mapping[str, float]:
-        """Return how many milliseconds each step took, in the order in which they ended."""
-        return {name: round(took, 3) for name, took in self._took.items()}
+    def milliseconds(self, first: Sequence[str] = ()) -> Mapping[str, float]:
+        """Return how many milliseconds each step took: those named in their order, then the others as they ended."""
+        names = [name for name in first if name in self._took]
+        names += [name for name in self._took if name not in first]
+        return {name: round(self._took[name], 3) for name in names}

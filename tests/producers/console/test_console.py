@@ -190,7 +190,11 @@ async def test_a_long_turn_is_read_in_short_answers(ana: Tenant, visitor: Visito
     assert (await ana.http.post("/api/v1/turns", json=body)).status_code == 201
     answers: list[Response] = []
     await visitor.sign_in(ana.token)
-    visitor.page.on("response", answers.append)
+
+    def keep(answer: Response) -> None:
+        answers.append(answer)
+
+    visitor.page.on("response", keep)
     await visitor.open("turn?session_id=long&turn_id=1")
     await visitor.click("Show content")
     await visitor.page.locator(".card.unit").nth(19).wait_for()

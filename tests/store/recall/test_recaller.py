@@ -200,7 +200,7 @@ async def test_where_the_model_is_done_in_time_one_transaction_prepares_and_sear
     after = await memory.ask("Who watered the plants?", explain=True)
     assert len(lent) == 1
     assert (after.items, after.freshness, after.evidence) == (before.items, before.freshness, before.evidence)
-    assert list(after.took)[:3] == ["prepare", "lexical", "facts"]
+    assert list(after.took) == list(before.took)  # steps are told in one order
 
 
 @pytest.mark.law("L10")
