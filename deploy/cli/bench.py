@@ -136,9 +136,20 @@ def bench_command(
     if name not in BENCHES:
         raise exit_with(f"no such bench: {list_bench_names()}", 2)
     bench = import_module(BENCHES[name])
+    sizes = _choose_sizes(bench, full=full, only=only, units=units)
+    outcome = _run_bench(bench, data, sizes)
+    if as_json:
+        print_json(outcome.as_json())
+    else:
+        create_console().print(_render_outcome(outcome) if isinstance(outcome, BenchOutcome) else outcome.in_words())
+    raise typer.Exit(0 if outcome.met else 1)
+
+
+def _choose_sizes(bench: ModuleType, *, full: bool, only: list[str] | None, units: int | None) -> Any:
+    """Return what a benchmark is asked to measure; exits 2 for an option that it does not have."""
     sizes = bench.FULL if full else type(bench.FULL)()
     if only:
-        if name != "attacks":
+        if not hasattr(bench, "select_attacks"):
             raise exit_with("--only names an attack of `afterturn bench attacks`", 2)
         try:
             sizes = bench.select_attacks(sizes, only)
@@ -148,12 +159,7 @@ def bench_command(
         if not hasattr(sizes, "units"):
             raise exit_with("--units is for `afterturn bench recall`, `turns`, `console` and `plugin`", 2)
         sizes = replace(sizes, units=units)
-    outcome = _run_bench(bench, data, sizes)
-    if as_json:
-        print_json(outcome.as_json())
-    else:
-        create_console().print(_render_outcome(outcome) if isinstance(outcome, BenchOutcome) else outcome.in_words())
-    raise typer.Exit(0 if outcome.met else 1)
+    return sizes
 
 
 def _run_bench(bench: ModuleType, data: Path | None, sizes: Any) -> Any:

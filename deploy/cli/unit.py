@@ -20,6 +20,9 @@ from deploy.notices import print_notice, replace_unprintable
 MARGIN = "    "
 
 UnitArgument = Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall with --json.")]
+VersionOption = Annotated[
+    int | None, typer.Option(min=1, help="Only if the unit still has this version (from `unit show`).")
+]
 InBankOption = Annotated[str, typer.Option("--bank", help="The bank of the unit.")]
 
 unit_app = typer.Typer(
@@ -56,9 +59,7 @@ def correct_command(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The new text; - reads standard input.")],
     *,
     bank: InBankOption = "default",
-    version: Annotated[
-        int | None, typer.Option(min=1, help="Only if the unit still has this version (from `unit show`).")
-    ] = None,
+    version: VersionOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -90,9 +91,7 @@ def end_command(
     ],
     *,
     bank: InBankOption = "default",
-    version: Annotated[
-        int | None, typer.Option(min=1, help="Only if the unit still has this version (from `unit show`).")
-    ] = None,
+    version: VersionOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -154,9 +154,11 @@ class SessionDigests:
         async with self._database.tenant(host) as connection:
             rows = await fetch_rows(connection, CORRECTED, {"host": host, "bank": bank, "units": list(units)})
         for row in rows:
-            place, said = SessionPlace(host, bank, row.session_id), [build_message(row)]
-            found = await run_off_loop(len(row.content), digest_messages, said)
-            await self._write(place, None, found, lambda next_seq, seq=row.seq: next_seq if seq < next_seq else None)  # type: ignore[misc] # bound at once
+            await self._read_corrected(SessionPlace(host, bank, row.session_id), build_message(row))
+
+    async def _read_corrected(self, place: SessionPlace, message: SaidMessage) -> None:
+        found = await run_off_loop(len(message.content), digest_messages, [message])
+        await self._write(place, None, found, lambda next_seq: next_seq if message.seq < next_seq else None)
 
     async def _extend_by_page(self, place: SessionPlace) -> int:
         now = self._clock()
