@@ -73,8 +73,8 @@ class LoadingModel:
 class SwitchingEmbedder:
     """An embedder that hands every call to the process's live model; `set_models` replaces it at once.
 
-    A call that has begun ends with the model it began with. Whoever compares vectors of two calls pins the model first
-    (`pin_model`).
+    A call that has begun ends with the model it began with. A caller that compares vectors of two calls pins
+    the model first (`pin_model`).
     """
 
     def __init__(self, first: Embedder, note_behind: Callable[[int], None] = lambda _: None) -> None:

@@ -1,4 +1,4 @@
-"""The condition that a stored text has at most so many characters, for which a long text is not read.
+"""The condition that a stored text has at most a number of characters, for which a long text is not read.
 
 The server knows the bytes of a stored text. Its characters it counts, for which it reads and unpacks the whole text.
 """

@@ -29,7 +29,7 @@ MESSAGE_FIELDS = (
 _SAID_IN_DISCORD = frozenset(
     {"Default", "Reply", "ThreadStarterMessage", "ContextMenuCommand", "ChatInputCommand", 0, 19, 20, 21, 23}
 )
-#: Subtypes of Slack's messages that somebody wrote; the others tell of members, pins, calls and reminders.
+#: Subtypes of Slack's messages that a person wrote; the others tell of members, pins, calls and reminders.
 _SAID_IN_SLACK = frozenset(
     {"bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment"}
 )

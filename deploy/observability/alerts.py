@@ -28,7 +28,7 @@ RULES = Path(__file__).parents[1] / "prometheus"
 KEPT_EVERY_S = 14.0
 METRIC = re.compile(r"\b(?:rate|increase)\((\w+)")
 LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
-#: Alerts about processes that Prometheus scrapes: whoever reads this has reached one of them.
+#: Alerts about processes that Prometheus scrapes: a reader of this page has reached one of them.
 OF_SCRAPES = frozenset({"AfterturnApiDown", "AfterturnApiPartlyDown", "AfterturnWorkersDown"})
 
 

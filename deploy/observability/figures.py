@@ -26,7 +26,7 @@ HALF, MOST = 0.5, 0.95
 MS = 1000.0
 
 N = TypeVar("N", int, float)
-#: A histogram: the number of what took at most so many seconds, by the seconds.
+#: A histogram: by a number of seconds, how many events took at most as long.
 Buckets = Mapping[float, float]
 
 

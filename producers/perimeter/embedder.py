@@ -19,7 +19,7 @@ log = structlog.get_logger("afterturn.perimeter")
 class LazyEmbedder:
     """The embedder that `load` returns, loaded when the first text comes. Belongs to one event loop.
 
-    A load that failed is tried again at the next text. Whoever makes the model closes it, after `aclose`.
+    A load that failed is tried again at the next text. The caller that made the model closes it, after `aclose`.
     """
 
     def __init__(self, load: Callable[[], Awaitable[Embedder]], *, patience_s: float = LOAD_S) -> None:

@@ -181,7 +181,7 @@ async def note_behind(database: Database, number: int) -> None:
 async def save_place(
     database: Database, number: int, place: PassPlace, vectors: int, share: float | None = None
 ) -> None:
-    """Keep how far a pass has come, and that it has written or deleted so many vectors more.
+    """Keep how far a pass has come, and that it has written or deleted this number of further vectors.
 
     `share` is the share of all texts; None leaves it. It never falls, though banks that are created enlarge the whole.
     """

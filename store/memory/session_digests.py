@@ -128,7 +128,7 @@ class SessionDigests:
     async def find_behind(
         self, host: UUID, sessions: Sequence[tuple[UUID, UUID]], least: int = 1
     ) -> list[SessionPlace]:
-        """Return those of a tenant's sessions (bank and id) with at least so many messages that are not read yet."""
+        """Return those of a tenant's sessions (bank and id) with at least `least` messages that are not read yet."""
         if not sessions:
             return []
         asked = {"banks": [bank for bank, _ in sessions], "sessions": [session for _, session in sessions]}
@@ -171,7 +171,7 @@ class SessionDigests:
             page = [build_message(one) for one in await fetch_rows(connection, _PAGE_SAID, asked)]
         before = row.entries or []
         merged = await run_off_loop(sum(len(one.content) for one in page), _merge_page, before, page)
-        # What follows the last message was said by nobody any more.
+        # Every message after the last one was erased.
         last = page[-1].seq + 1 if page else row.message_count
         written = await self._write(place, before, merged, lambda next_seq: last if next_seq == first else None)
         return last - first if written else 0

@@ -1,6 +1,6 @@
 """Reads a tenant's log for a snapshot, page by page: each event as a CloudEvent, those of the asked parts alone.
 
-The events are those of transactions that had ended when the export began: whoever resumes it reads the same ones.
+The events are those of transactions that had ended when the export began: a resumed export reads the same ones.
 """
 
 import asyncio

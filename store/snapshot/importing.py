@@ -46,7 +46,7 @@ COUNTERS = (
     "failed",
 )
 
-# Banks that got events while the import ran, whoever wrote them: completing a complete bank changes nothing.
+# Banks that got events while the import ran, from any writer: completing a complete bank changes nothing.
 BANKS = text("""
     select distinct e.bank_id from afterturn.event_store_t e
      where e.host_id = :host and e.position > :first and e.position <= :last order by e.bank_id""")

@@ -107,7 +107,7 @@ class Rewriting:
             if event.bank in self._known and "sessionId" in event.data and "docId" not in event.data:
                 self._learn_session(event)
         for event in events:
-            # A session whose name is erased keeps the id that it gets first, whoever names it later.
+            # A session whose name is erased keeps the id that it gets first, even if it is named later.
             if event.bank in self._known and "sessionId" in event.data and "docId" not in event.data:
                 session = UUID(str(event.data["sessionId"]))
                 self._learn(session, self._thing(event.bank, session))

@@ -162,7 +162,7 @@ begin
     end if;
 end $$;
 
--- Whether a bank has ended after a position of the log, whatever has begun in it since, or has expired by a time.
+-- Whether a bank has ended after a position of the log, even if it was begun anew since, or has expired by a time.
 -- WHY plpgsql: a body that is bound to the tables would be dropped with them, when a replay swaps them.
 create or replace function afterturn.bank_has_ended(p_host uuid, p_bank uuid, p_position bigint, p_at timestamptz) returns boolean
 language plpgsql stable as $$

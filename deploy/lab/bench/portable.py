@@ -157,7 +157,7 @@ class PortableBench:
         host, store = await self.here.new_host(self.database), TurnStore(self.database, read_machine_time)
         await self._time_turns(store, host, "warm", 20)
         quiet = await self._time_turns(store, host, "quiet", calls)
-        # Made before, and for each further tenant by its id alone: whoever sends a snapshot works elsewhere.
+        # Made before, and for each further tenant by its id alone: the sender of a snapshot works elsewhere.
         of = await self.here.new_host(self.database)
         made = list(_iterate_batches(_iterate_lines(of, IMPORTED_MEANWHILE, self._next_seed())))
         busy, stopped = asyncio.Event(), asyncio.Event()

@@ -241,7 +241,7 @@ async def _is_live(client: httpx.AsyncClient) -> bool:
 
 
 async def _do_work(observer: DatabaseObserver, workers: int) -> bool:
-    """Return whether so many workers have registered."""
+    """Return whether this number of workers has registered."""
     return bool((await observer.query(WORKING))[0].working >= workers)
 
 

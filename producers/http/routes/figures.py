@@ -51,7 +51,7 @@ class StreamParameters(FiguresParameters):
     **describe_route(
         "Get the figures of the last hour",
         "Returns the depth and age of each stage's work, rates, how long recalls and stages took, workers and health, "
-        "as the process that answers read them: every 5 s while somebody watches there, every 15 s else. Rates are of "
+        "as the process that answers read them: every 5 s while a page watches there, every 15 s else. Rates are of "
         "the processes whose samples its `/metrics` tells.",
         CallerClass.OPERATOR,
         {200: DescribedAnswer("the figures", (FigureReport,))},

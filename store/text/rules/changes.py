@@ -283,7 +283,7 @@ def leaves_more(later: Statement, earlier: Statement, asked: AbstractSet[str]) -
     """Return whether an earlier message says more than what a later one takes the place of, and that is what is asked.
 
     `asked` are the words of the question, in lower case. "I'm Mia, I live in Graz and I have two cats" is not outdated
-    by "I moved to Vienna" where somebody asks for the cats.
+    by "I moved to Vienna" where a question is about the cats.
     """
     taken = {
         identity
