@@ -38,9 +38,10 @@ COMPARED = {
     "cooccurrence": """
         select bank_id, entity_id_1, entity_id_2, cooccur_count, last_cooccurred
           from afterturn.agent_memory_entity_cooccur_t""",
+    # Without the links of equal facts, which maintenance writes in its time; `consolidated_by` of facts says the same.
     "links": """
         select bank_id, from_unit_id, to_unit_id, link_type, weight
-          from afterturn.agent_memory_link_t where active""",
+          from afterturn.agent_memory_link_t where active and link_type <> 'semantic'""",
     "reflections": """
         select bank_id, reflection_id, content from afterturn.agent_memory_reflection_t where active""",
     "facts": """

@@ -30,6 +30,10 @@ UNIT_AGAIN = """
     select host_id, gen_random_uuid(), bank_id, content || '{}', event_date, user_id, origin, session_id, turn_id,
            session_name, turn_name, role, {}, position, update_ts, update_user
       from afterturn.agent_memory_unit_t where origin = '{}' limit 1 returning 1"""
+EQUAL_FACTS_LINKED = """
+    insert into afterturn.agent_memory_link_t
+    select (jsonb_populate_record(null::afterturn.agent_memory_link_t, to_jsonb(l) || '{"link_type": "semantic"}')).*
+      from (select * from afterturn.agent_memory_link_t where active limit 1) l returning 1"""
 ONE_MORE = "update afterturn.{table} set {column} = {column} + 1 where ctid = (select max(ctid) from afterturn.{table})"
 
 PLANTED = {
@@ -204,6 +208,8 @@ async def test_tables_of_the_same_turns_are_equal_until_a_row_changes(
         compared = await tables.compare_tables(observer, other)
         assert all(one.equal for one in compared)
         assert {one.table for one in compared if not one.rows} == NONE_IN_A_RUN
+        assert await observer.query(text(EQUAL_FACTS_LINKED))  # by maintenance, whose time is its own
+        assert all(one.equal for one in await tables.compare_tables(observer, other))
         assert await observer.query(text(PLANTED["cooccurrence"]))
         changed = {one.table: one.differing for one in await tables.compare_tables(observer, other) if not one.equal}
     await copy.drop()
