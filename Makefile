@@ -12,11 +12,14 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements.lock pyproject.toml producers/client/pyproject.toml
+# The distributions of this repository, each with a pyproject.toml.
+OURS   := . producers/client producers/contract_kit deploy/lab
+
+$(STAMP): requirements.lock $(OURS:%=%/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) from requirements.lock (once; about a minute)" >&2
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e producers/client -e .
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(OURS:%=-e %)
 	@touch $@
 
 install: $(STAMP) ## make .venv from the lock file (every other target does it when needed)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -15,16 +16,29 @@ from deploy.cli.remote_options import NAMED, RemoteOptions
 from deploy.notices import print_notice
 
 
+class Distribution(NamedTuple):
+    """A distribution beside this one: a package of it, and the line that installs it."""
+
+    package: str
+    install: str
+
+
+LAB = Distribution("deploy.lab", "pip install --find-links wheels afterturn-lab")
+KIT = Distribution("producers.contract_kit", "pip install --find-links wheels memory-plugin-kit")
+
+
 class Command(NamedTuple):
     """A command, or a group of commands: where its function is, its panel and its line in the overview.
 
-    `hands_on`: it passes all its arguments, `--help` included, to another program.
+    `hands_on`: it passes all its arguments, `--help` included, to another program. `needs`: the distribution that has
+    what it runs.
     """
 
     place: str
     panel: str
     help: str
     hands_on: bool = False
+    needs: Distribution | None = None
 
 
 #: Settings that make typer pass all arguments to a command unparsed.
@@ -211,6 +225,7 @@ COMMANDS: Mapping[str, Command] = {
         "deploy.cli.generate:generate_command",
         "Data",
         "Write a generated history of every event type into the running stack, in bulk.",
+        needs=LAB,
     ),
     "plugin": Command(
         "deploy.cli.plugin:plugin_app",
@@ -226,31 +241,37 @@ COMMANDS: Mapping[str, Command] = {
         "deploy.cli.check:check_app",
         "Prove",
         "Check tenant isolation, and upgrades.",
+        needs=LAB,
     ),
     "demo": Command(
         "deploy.cli.demo:demo_command",
         "Prove",
         "Store a household's conversations in a private stack, ask questions, and show each step.",
+        needs=LAB,
     ),
     "bench": Command(
         "deploy.cli.bench:bench_command",
         "Prove",
         "Run a benchmark; those of speed are compared with a floor: the bare library calls in the same run.",
+        needs=LAB,
     ),
     "chaos": Command(
         "deploy.cli.chaos:chaos_command",
         "Prove",
         "Send turns while processes and servers are killed, then count what was lost or done twice.",
+        needs=LAB,
     ),
     "soak": Command(
         "deploy.cli.soak:soak_command",
         "Prove",
         "Load every interface, then check that memory, connections, files and ledger return to their baseline.",
+        needs=LAB,
     ),
     "contract-test": Command(
         "producers.contract_kit.command:contract_test_command",
         "Prove",
         "Test any memory plugin against every clause of contract v1, over HTTP.",
+        needs=KIT,
     ),
 }
 
@@ -260,9 +281,13 @@ WITH_VALUE = frozenset({"--url", "--key", "--key-file", "--context"})
 
 
 def build_cli(*names: str) -> typer.Typer:
-    """Return the command line with the named commands (none named: all), and import only their modules."""
+    """Return the command line with the named commands (none named: all), and import only their modules.
+
+    Exits 2 where the distribution that a command needs is not installed.
+    """
     app = _create_app()
     for name in names or COMMANDS:
+        _check_installed(name)
         module, _, attribute = COMMANDS[name].place.partition(":")
         command = getattr(import_module(module), attribute)
         if isinstance(command, typer.Typer):
@@ -296,6 +321,13 @@ def _find_command(arguments: Sequence[str]) -> str | None:
         elif not word.startswith("-"):
             return word if word in COMMANDS else None
     return None
+
+
+def _check_installed(name: str) -> None:
+    needs = COMMANDS[name].needs
+    if needs is not None and find_spec(needs.package) is None:
+        print_notice(f"`afterturn {name}` comes with a package of its own: {needs.install}")
+        sys.exit(2)
 
 
 def _create_app() -> typer.Typer:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import ssl
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -10,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote, unquote
 
 import httpx
+from afterturn_client.plugin_target import PluginTarget
 
 from producers.contract_kit.errors import NoAnswerError, UnusableError
 from producers.contract_kit.findings import show_text
@@ -26,39 +25,6 @@ LARGEST_ANSWER = 8_388_608
 RETRIES = 3
 LONGEST_RETRY_S = 5.0
 _TOO_MANY = 429
-
-_URLS = "give http://HOST:PORT, https://HOST, or unix:/PATH/TO.SOCK; a path prefix may follow (unix:/PATH:/PREFIX)"
-
-
-@dataclass(frozen=True, slots=True)
-class PluginTarget:
-    """The address of a plugin; `base` ends without a slash, `socket` is the path of a unix socket."""
-
-    shown: str
-    base: str
-    socket: str | None = None
-
-
-def parse_target(url: str) -> PluginTarget:
-    """Return the target of a URL. Raises UnusableError for an unusable URL."""
-    if url.startswith("unix:"):
-        socket, _, prefix = re.sub("^//(?=/)", "", url.removeprefix("unix:")).partition(":")
-        if not socket.startswith("/") or prefix.strip("/") != prefix.strip("/").strip():
-            raise UnusableError(f"{show_text(url)!r} names no socket: {_URLS}")
-        return PluginTarget(url, f"http://localhost{_path_prefix(prefix)}", unquote(socket))
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
-        raise UnusableError(f"{show_text(url)!r} is no URL: {_URLS}") from None
-    if parsed.userinfo:
-        raise UnusableError("the URL holds a user or password: give a token with --token-file instead")
-    if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.query or parsed.fragment:
-        raise UnusableError(f"{show_text(url)!r} is no URL of a plugin: {_URLS}")
-    return PluginTarget(url, url.rstrip("/"))
-
-
-def _path_prefix(path: str) -> str:
-    return f"/{path.strip('/')}" if path.strip("/") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +134,6 @@ class Plugin:
             raise NoAnswerError(did, f"no answer: {show_text(str(error)) or type(error).__name__}") from None
         answer = PluginReply(did, response.status_code, response.headers.get("content-type", ""), raw, self._token)
         return answer, _retry_after_s(response)
-
-
-def namespace_path(name: str, ending: str = "") -> str:
-    """Return the path of a namespace, its name percent-encoded as the reference client does (`:` stays)."""
-    return f"/v1/namespaces/{quote(name, safe=':')}{ending}"
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:

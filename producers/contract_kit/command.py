@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.plugin_target import PluginTarget, parse_target
 from rich.console import Console
 
 from producers.contract_kit.catalog import select_cases
-from producers.contract_kit.client import Plugin, PluginTarget, parse_target
+from producers.contract_kit.client import Plugin
 from producers.contract_kit.errors import UnusableError
 from producers.contract_kit.findings import show_text
 from producers.contract_kit.junit import junit_xml
@@ -155,7 +157,10 @@ def _build_console() -> Console:
 def _parse_target(url: str | None) -> PluginTarget:
     if not url:
         raise UnusableError("name the plugin: afterturn contract-test http://127.0.0.1:9100 (or MEMORY_PLUGIN_URL)")
-    return parse_target(url)
+    try:
+        return parse_target(url)
+    except InvalidRequestError as error:
+        raise UnusableError(str(error)) from None
 
 
 def _read_token(file: Path | None) -> str | None:

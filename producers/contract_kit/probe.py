@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from producers.contract_kit.client import Plugin, PluginReply, namespace_path
+from afterturn_client.plugin_target import namespace_path
+
+from producers.contract_kit.client import Plugin, PluginReply
 from producers.contract_kit.errors import DeviationError, NoAnswerError
 from producers.contract_kit.findings import ContractFinding, as_text, show_text
 from producers.contract_kit.store_switch import StoreSwitch

@@ -14,12 +14,12 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import httpx
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.plugin_target import PluginTarget, namespace_path, parse_target
 from afterturn_client.transport import parse_retry_after
 from pydantic import BaseModel, ValidationError
 
 from embeddings.retry import AT_ONCE, Retry, Sleep
-from producers.contract_kit.client import PluginTarget, namespace_path, parse_target
-from producers.contract_kit.errors import UnusableError
 from producers.perimeter.breaker import CircuitBreaker
 from producers.perimeter.errors import InvalidCall, PluginOverloaded, PluginRefused, PluginUnavailable, UnreadableAnswer
 from producers.plugin.wire import (
@@ -79,7 +79,7 @@ class PluginAddress:
         """The URL in its parts."""
         try:
             return parse_target(self.url)
-        except UnusableError as error:
+        except InvalidRequestError as error:
             raise InvalidCall(f"MEMORY_PLUGIN_URL: {error}") from None
 
 

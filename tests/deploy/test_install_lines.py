@@ -15,7 +15,8 @@ FILES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(path for package in PACKAGES for kind in ("*.md", "*.py") for path in sorted((ROOT / package).rglob(kind))),
 ]
-INSTALL = re.compile(r"pip install ((?:--?[a-z-]+(?: wheels)? )*)([\"']?)(afterturn(?:-client)?(?:\[[a-z,-]+\])?)\2")
+OURS = r"(?:afterturn(?:-client|-lab)?|memory-plugin-kit)"
+INSTALL = re.compile(rf"pip install ((?:--?[a-z-]+(?: wheels)? )*)([\"']?)({OURS}(?:\[[a-z,-]+\])?)\2")
 
 
 def find_lines() -> list[tuple[str, str]]:
@@ -29,7 +30,7 @@ def find_lines() -> list[tuple[str, str]]:
 def test_the_pages_say_how_to_install() -> None:
     named = {page for page, _line in find_lines()}
     assert {f"docs/{page}.md" for page in ("operations", "mcp", "queue", "tracing")} < named
-    assert {"producers/client/plugin/README.md", "deploy/observability/tracing.py"} < named
+    assert {"producers/client/plugin/README.md", "deploy/observability/tracing.py", "deploy/cli/app.py"} < named
 
 
 @pytest.mark.parametrize("page,line", find_lines())
@@ -38,5 +39,5 @@ def test_a_package_of_ours_is_installed_from_its_wheels(page: str, line: str) ->
 
 
 def test_what_runs_a_worker_is_installed_with_the_sentence_model() -> None:
-    [line] = [line for page, line in find_lines() if page == "docs/operations.md"]
+    line, *_ = [line for page, line in find_lines() if page == "docs/operations.md"]
     assert "afterturn[embedded]" in line

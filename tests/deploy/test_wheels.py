@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.test_distributions import FOLDERS
 from tests.deploy.test_install_lines import find_lines
-from tests.deploy.test_packaging import CLIENT, ROOT
 from tests.patience import wait_until
 from tests.processes import spawned
 
@@ -39,8 +39,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-build-isolation",
         "--wheel-dir",
         str(folder),
-        str(ROOT),
-        str(CLIENT),
+        *map(str, FOLDERS.values()),
     ]
     subprocess.run([sys.executable, "-m", "pip", *build], check=True, timeout=INSTALL_S)
     return folder
@@ -90,6 +89,26 @@ def test_an_installed_wheel_starts_the_api_and_a_worker_and_remembers(bare: Path
         finally:
             running.send_signal(signal.SIGINT)
             assert running.wait(START_S) == 0
+
+
+def test_the_laboratory_and_the_kit_are_installed_beside_the_service(bare: Path, wheels: Path, tmp_path: Path) -> None:
+    for command, needs in (("bench", "afterturn-lab"), ("contract-test", "memory-plugin-kit")):
+        argv: list[str | Path] = [bare / "afterturn", command, "--help"]
+        without = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=START_S)
+        assert (without.returncode, without.stdout) == (2, "")
+        [line] = without.stderr.splitlines()
+        assert line.endswith(f"pip install --find-links wheels {needs}")
+        pip: list[str | Path] = [bare / "pip", *INSTALL, "--find-links", wheels, needs]
+        subprocess.run(pip, check=True, timeout=INSTALL_S, cwd=tmp_path)
+        assert "Usage: afterturn" in call(argv, tmp_path)
+
+
+def test_the_kit_alone_judges_a_plugin(wheels: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "alone"], check=True, timeout=INSTALL_S)
+    home = tmp_path / "alone" / "bin"
+    pip: list[str | Path] = [home / "pip", *INSTALL, "--find-links", wheels, "memory-plugin-kit"]
+    subprocess.run(pip, check=True, timeout=INSTALL_S, cwd=tmp_path)
+    assert "namespaces" in call([home / "memory-plugin-kit", "--list"], tmp_path)
 
 
 def call(argv: Sequence[str | Path], cwd: Path) -> str:

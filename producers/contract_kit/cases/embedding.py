@@ -1,6 +1,7 @@
 """Capability `embedding`: vectors arrive with writes and searches. A plugin may use them or make its own."""
 
-from producers.contract_kit.client import namespace_path
+from afterturn_client.plugin_target import namespace_path
+
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, memory_ids
 from producers.contract_kit.registry import case
 from producers.contract_kit.wire import memory_problem

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from producers.contract_kit.client import namespace_path
+from afterturn_client.plugin_target import namespace_path
+
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe
 from producers.contract_kit.registry import case

@@ -2,7 +2,9 @@
 
 from uuid import uuid4
 
-from producers.contract_kit.client import PluginReply, namespace_path
+from afterturn_client.plugin_target import namespace_path
+
+from producers.contract_kit.client import PluginReply
 from producers.contract_kit.probe import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, Probe
 from producers.contract_kit.registry import case
 from producers.contract_kit.wire import error_problem

@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from producers.contract_kit.client import namespace_path
+from afterturn_client.plugin_target import namespace_path
+
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NOT_FOUND, OK, Probe, memory_contents
 from producers.contract_kit.registry import case

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from afterturn_client.plugin_target import parse_target
+
 from producers.contract_kit.catalog import CASES
-from producers.contract_kit.client import Plugin, parse_target
+from producers.contract_kit.client import Plugin
 from producers.contract_kit.flat_plugin import FlatHandler, FlatServer, FlatStore
 from producers.contract_kit.probe import ContractSettings
 from producers.contract_kit.registry import Case
