@@ -18,7 +18,7 @@ import jwt
 import orjson
 import structlog
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.transport import open_client
+from afterturn_client.transport import open_client, read_bounded
 from pydantic import TypeAdapter, ValidationError
 
 from producers.errors import InsufficientScope
@@ -103,15 +103,13 @@ class SigningKeys:
     async def _fetch(self) -> bytes:
         if urlsplit(self._source).scheme not in {"http", "https"}:
             return await asyncio.to_thread(Path(self._source).read_bytes)
-        body = bytearray()
         async with self._http.stream("GET", self._source, timeout=TIMEOUT_S) as reply:
             if reply.status_code != httpx.codes.OK:
                 raise ValueError("no keys")
-            async for piece in reply.aiter_bytes():
-                body += piece
-                if len(body) > LONGEST_JWKS:
-                    raise ValueError("too many keys")
-        return bytes(body)
+            body = await read_bounded(reply, LONGEST_JWKS)
+        if body is None:
+            raise ValueError("too many keys")
+        return body
 
 
 class TokenIssuers:

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import httpx
 from afterturn_client.plugin_target import PluginTarget
+from afterturn_client.transport import parse_retry_after, read_bounded
 
 from producers.contract_kit.errors import NoAnswerError, UnusableError
 from producers.contract_kit.findings import show_text
@@ -123,24 +124,20 @@ class Plugin:
             async with asyncio.timeout(self._timeout_s):
                 response = await self._http.handle_async_request(request)
                 async with aclosing(response):
-                    raw = b""
-                    async for chunk in response.aiter_bytes():
-                        raw += chunk
-                        if len(raw) > LARGEST_ANSWER:
-                            raise NoAnswerError(did, f"an answer of more than {LARGEST_ANSWER} bytes")
+                    raw = await read_bounded(response, LARGEST_ANSWER)
         except TimeoutError:
             raise NoAnswerError(did, f"no whole answer within {self._timeout_s:g} s") from None
         except httpx.HTTPError as error:
             raise NoAnswerError(did, f"no answer: {show_text(str(error)) or type(error).__name__}") from None
+        if raw is None:
+            raise NoAnswerError(did, f"an answer of more than {LARGEST_ANSWER} bytes")
         answer = PluginReply(did, response.status_code, response.headers.get("content-type", ""), raw, self._token)
         return answer, _retry_after_s(response)
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:
-    text = response.headers.get("retry-after", "")
-    if response.status_code != _TOO_MANY or not text.isascii() or not text.isdigit():
-        return None
-    return min(float(text), LONGEST_RETRY_S)
+    asked_s = parse_retry_after(response.headers.get("retry-after")) if response.status_code == _TOO_MANY else None
+    return None if asked_s is None else min(asked_s, LONGEST_RETRY_S)
 
 
 def _load_certificates(ca_file: Path | None) -> ssl.SSLContext:

@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.plugin_target import PluginTarget, namespace_path, parse_target
-from afterturn_client.transport import parse_retry_after
+from afterturn_client.transport import parse_retry_after, read_bounded
 from pydantic import BaseModel, ValidationError
 
 from embeddings.retry import AT_ONCE, Retry, Sleep
@@ -269,12 +269,10 @@ def _find_retry_delay(error: Exception) -> float | None:
 
 
 async def _read_body(response: httpx.Response) -> bytes:
-    raw = bytearray()
-    async for piece in response.aiter_bytes():
-        raw += piece
-        if len(raw) > LARGEST_ANSWER:
-            raise UnreadableAnswer(f"the plugin's answer is longer than {LARGEST_ANSWER} bytes")
-    return bytes(raw)
+    raw = await read_bounded(response, LARGEST_ANSWER)
+    if raw is None:
+        raise UnreadableAnswer(f"the plugin's answer is longer than {LARGEST_ANSWER} bytes")
+    return raw
 
 
 def _build_refusal(status: int, raw: bytes) -> PluginRefused:

@@ -249,16 +249,21 @@ def build_request(client: httpx.AsyncClient | httpx.Client, request: Request) ->
     )
 
 
-async def _read_body(response: httpx.Response) -> bytes | None:
+async def read_bounded(response: httpx.Response, longest: int) -> bytes | None:
+    """Return the body of an answer; None where it has more than `longest` bytes. Raises httpx.HTTPError."""
     pieces = bytearray()
+    async for piece in response.aiter_bytes():
+        pieces += piece
+        if len(pieces) > longest:
+            return None
+    return bytes(pieces)
+
+
+async def _read_body(response: httpx.Response) -> bytes | None:
     try:
-        async for piece in response.aiter_bytes():
-            pieces += piece
-            if len(pieces) > MAX_REPLY_BYTES:
-                return None
+        return await read_bounded(response, MAX_REPLY_BYTES)
     except httpx.DecodingError:
         return None
-    return bytes(pieces)
 
 
 def _read_blocking(response: httpx.Response) -> bytes | None:
