@@ -29,7 +29,7 @@ MOST_WAITING = 5000
 #: Refused rows that are named.
 MOST_NAMED = 20
 
-#: Data fields that each aggregate's events have in the platform's form.
+#: Data fields that each aggregate's events have in the platform's form; docs/snapshots.md names all others.
 KEPT: Mapping[Aggregate, frozenset[str]] = MappingProxyType(
     {
         Aggregate.BANK: frozenset({"agentDefId", "userId", "bankName", "disposition", "background"}),
@@ -47,50 +47,6 @@ KEPT: Mapping[Aggregate, frozenset[str]] = MappingProxyType(
         Aggregate.REFLECTION: frozenset({"reflectionId", "content"}),
         Aggregate.SESSION: frozenset({"sessionId", "messages", "metadata"}),
     }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A data field that the platform's form has no place for: of which aggregates, and what follows from that."""
-
-    name: str
-    of: tuple[Aggregate, ...]
-    why: str
-
-
-_A = Aggregate
-#: What is lost on the way to the platform's form.
-DROPPED: Sequence[Dropped] = (
-    Dropped("expiresAt", (_A.BANK, _A.UNIT), "nothing expires there"),
-    Dropped("sessionName", (_A.UNIT, _A.SESSION), "a session is its id"),
-    Dropped("turnName", (_A.UNIT, _A.SESSION), "there are no turns"),
-    Dropped("turnId", (_A.UNIT, _A.SESSION), "there are no turns"),
-    Dropped("bodyDigest", (_A.SESSION,), "there are no turns"),
-    Dropped("sessionId", (_A.UNIT,), "the history names the session"),
-    Dropped("ordinal", (_A.UNIT,), "the place of a message in its turn"),
-    Dropped("sequence", (_A.UNIT,), "the place of a message in its session"),
-    Dropped("role", (_A.UNIT,), "who speaks; messages of a history keep it"),
-    Dropped(
-        "name", (_A.UNIT, _A.UNIT_ENTITY), "the speaker's name, which messages of a history keep; that of a mention"
-    ),
-    Dropped("parts", (_A.UNIT,), "content parts; the text stays"),
-    Dropped("origin", (_A.UNIT,), "messages, facts, pieces of documents and memories are units alike"),
-    Dropped("userName", (_A.UNIT,), "the caller's own id of a user; the derived id stays"),
-    Dropped("agentDefId", (_A.UNIT, _A.DOC), "the agent that wrote it"),
-    Dropped("laidDownBy", (_A.DIRECTIVE,), "the author"),
-    Dropped("keptFrom", (_A.SESSION,), "a summary replaces the whole history there"),
-    Dropped("title", (_A.DOC,), "the text stays; pieces of the document keep the title as their context"),
-    Dropped("metadata", (_A.DOC,), "documents have none there"),
-    Dropped("occurredAt", (_A.DOC,), "pieces of the document keep it as their date"),
-    Dropped("sourceMemoryIds", (_A.REFLECTION,), "what a reflection was drawn from"),
-    Dropped("bytes", (_A.DOC, _A.UNIT, _A.LINK, _A.DIRECTIVE), "what quotas were charged"),
-    Dropped("embeddingModel", (_A.UNIT, _A.LINK, _A.REFLECTION), "vectors are made anew"),
-    Dropped("extractor", (_A.UNIT_ENTITY,), "which rules found a mention"),
-    Dropped("mentions", (_A.UNIT_ENTITY,), "how often a unit names an entity"),
-    Dropped("place", (_A.UNIT_ENTITY,), "where it does so first"),
-    Dropped("spans", (_A.UNIT_ENTITY,), "where it does so"),
-    Dropped("kind", (_A.UNIT_ENTITY,), "the kind of a mention"),
 )
 
 
