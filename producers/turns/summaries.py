@@ -46,6 +46,8 @@ class EarlierMessages:
         first = 0 if self.summary is None or not self.summary.made else self.summary.first_seq
         stored = () if self.summary is None else self.summary.entries
         newer = digest_messages(one.said for one in self.unshown[-MOST_MESSAGES:] if one.seq >= first)
+        if not stored:
+            return newer
         said = [one for one in stored if one.kind is DigestKind.SAID]
         return [*said, *merge_entries([*(one for one in stored if one.kind is not DigestKind.SAID), *newer])]
 

@@ -9,10 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
+from store.text.known_texts import KnownTexts, digest_text
 from store.text.stopwords import STOP_WORDS
 
 #: Characters of a message that are read, of a tool's output, and of an entry's text.
@@ -78,6 +80,8 @@ def read_entry(told: Mapping[str, Any]) -> DigestEntry:
     return DigestEntry(DigestKind(told["kind"]), told["text"], told["turn"], told["seq"], told["version"])
 
 
+#: Roles of those who converse.
+_SPOKEN = frozenset({"user", "assistant"})
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ENDS = r".!?\u3002\uff1f\uff01"
 # A dot within a word or a number ends no sentence.
@@ -124,7 +128,11 @@ _NAME = re.compile(
     rf"(?<!^)(?<![.!?:]\s)(?<!\")\b{_CAPITAL}[\w'\u2019-]{{2,30}}(?:\s{_CAPITAL}[\w'\u2019-]{{1,30}}){{0,3}}"
 )
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]{3,30}")
-_BLANKS = re.compile(r"\s+")
+#: Signs at the ends of a sentence that are no part of it: those of lists, headings and quotes.
+_MARKS = " -*\u2022#>"
+# Each prepared turn tells of the same earlier messages: without these its median was 1.5 times as long (31 -> 21 ms).
+_SENTENCES = KnownTexts[Sequence[tuple[DigestKind, int, int]]](8_192)
+_NAMED = KnownTexts[int](16_384)
 
 
 def digest_messages(messages: Iterable[SaidMessage]) -> list[DigestEntry]:
@@ -139,7 +147,7 @@ def merge_entries(entries: Iterable[DigestEntry]) -> list[DigestEntry]:
     """Return the entries worth most of each kind, without repetitions; of two alike the first in the conversation."""
     first: dict[tuple[DigestKind, str], DigestEntry] = {}
     for entry in sorted(entries, key=lambda one: (one.seq, one.kind)):
-        first.setdefault((entry.kind, _BLANKS.sub(" ", entry.text).casefold()), entry)
+        first.setdefault((entry.kind, " ".join(entry.text.split()).casefold()), entry)
     kinds = defaultdict[DigestKind, list[DigestEntry]](list)
     for entry in first.values():
         kinds[entry.kind].append(entry)
@@ -153,8 +161,12 @@ def merge_entries(entries: Iterable[DigestEntry]) -> list[DigestEntry]:
 
 def weigh_entry(entry: DigestEntry) -> tuple[float, int]:
     """Return how much an entry is worth: what names something before what does not; alike ones spread evenly."""
-    names = len(_NAME.findall(entry.text)) + 2 * len(_FILE.findall(entry.text)) + len(_NUMBER.findall(entry.text))
+    names = _NAMED.find(digest_text(entry.text), lambda: _count_names(entry.text))
     return min(names, 4) + min(len(entry.text), 80) / 80, crc32(b"%d" % entry.seq)
+
+
+def _count_names(text: str) -> int:
+    return len(_NAME.findall(text)) + 2 * len(_FILE.findall(text)) + len(_NUMBER.findall(text))
 
 
 def find_topics(texts: Sequence[str], most: int) -> list[str]:
@@ -185,21 +197,29 @@ _NO_TOPICS = frozenset(_COMMON.split())
 
 
 def _read_message(message: SaidMessage) -> Iterator[DigestEntry]:
-    spoken = message.role in ("user", "assistant")
-    text = _FENCED.sub(" ", message.content[: READ if spoken else READ_OF_TOOL])
-    given = 0
-    for sentence in _SENTENCE.findall(text):
-        told = _BLANKS.sub(" ", sentence).strip(" -*\u2022#>")
-        if len(told) < SHORTEST or (kind := _choose_kind(message.role, told)) is None:
-            continue
-        yield DigestEntry(kind, _cut(told), message.turn, message.seq, message.version)
-        given += 1
-        if given == MOST_OF_MESSAGE:
-            return
+    """Yield the entries of a message."""
+    text = message.content[: READ if message.role in _SPOKEN else READ_OF_TOOL]
+    if "```" in text:
+        text = _FENCED.sub(" ", text)
+    found = _SENTENCES.find((digest_text(text), message.role), lambda: _find_sentences(message.role, text))
+    for kind, begin, end in found:
+        yield DigestEntry(kind, _cut(_trim(text[begin:end])), message.turn, message.seq, message.version)
+
+
+def _find_sentences(role: str, text: str) -> Sequence[tuple[DigestKind, int, int]]:
+    """Return the first sentences of a text that say something: what each does, where it begins and ends."""
+    sentences = ((match, _trim(match.group())) for match in _SENTENCE.finditer(text))
+    kinds = ((match, _choose_kind(role, told)) for match, told in sentences if len(told) >= SHORTEST)
+    found = ((kind, *match.span()) for match, kind in kinds if kind is not None)
+    return tuple(islice(found, MOST_OF_MESSAGE))
+
+
+def _trim(sentence: str) -> str:
+    return " ".join(sentence.split()).strip(_MARKS)
 
 
 def _choose_kind(role: str, sentence: str) -> DigestKind | None:
-    if role not in ("user", "assistant"):
+    if role not in _SPOKEN:
         return DigestKind.NAMED if _FILE.search(sentence) else None
     if _OPEN.search(sentence):
         return DigestKind.OPEN
