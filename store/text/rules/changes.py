@@ -32,12 +32,16 @@ from store.text.rules.told_changes import (
     reduce_words,
     turn_cleft,
 )
+from store.text.rules.told_values import MOVES_AND_SETS, ToldValue, is_other_value, read_new_value, read_stated_value
+from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, is_count, is_name, tell_kind
 from store.text.terms import analyse_text
 
 #: Most characters of a text, words of a sentence and sentences of a text that are read: what is longer tells a story.
 MOST_CHARACTERS, MOST_WORDS, MOST_SENTENCES = 320, 32, 3
 #: Most words of a value.
 MOST_OF_VALUE = 5
+#: Most words of what a sentence takes back at its end.
+MOST_OF_TAIL = 3
 #: Fewest words of a sentence, of what two sentences share, and of what stands before a value.
 SOME = 2
 #: Share of what a sentence takes back that the earlier one must have said.
@@ -64,7 +68,8 @@ class Sentence:
     words of what is said to hold no more ("instead of npm"); `negated`: the whole sentence says that something does not
     hold, `ended`: that it did before. `text` is the sentence as one of this `name` wrote it, `kinds` are those of the
     facts of one value that it may tell: most sentences are compared by their words alone, so facts are read on demand.
-    `told` is a change that it tells in words of its own; `came`: it says how something "ended up".
+    `told` is a change that it tells in words of its own; `came`: it says how something "ended up"; `clause`: it is a
+    part of a sentence, which takes the place of another one only where it names its subject.
     """
 
     words: tuple[str, ...] = field(repr=False)
@@ -79,6 +84,7 @@ class Sentence:
     kinds: frozenset[str]
     told: ToldChange | None = field(default=None, repr=False)
     came: bool = False
+    clause: bool = False
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
@@ -102,9 +108,24 @@ class Sentence:
         return frozenset((fact.fact_id, fact.key, fact.value.casefold()) for fact in self._found if fact.denied)
 
     @cached_property
+    def stated_value(self) -> ToldValue | None:
+        """The value that it says something has, if it is no denial."""
+        return read_stated_value(self) if self.words and not self.negated else None
+
+    @cached_property
+    def new_value(self) -> ToldValue | None:
+        """The value that it says something has now."""
+        changed = self.change is not Change.NONE
+        return read_new_value(self, changed=changed) if self.words and not self.negated else None
+
+    @cached_property
     def others(self) -> tuple[bool, ...]:
-        """Whether it speaks of another person by each of the pronouns that tell persons apart."""
-        return tuple(not words.isdisjoint(self.words) for words in _FOREIGN)
+        """Whether it speaks of another person by each of the pronouns that tell persons apart.
+
+        Of those who move something ("they pushed the deadline") it does not speak.
+        """
+        words = self.words[1:] if self.words[:1] == _MOVERS and self.words[1] in MOVES_AND_SETS else self.words
+        return tuple(not foreign.isdisjoint(words) for foreign in _FOREIGN)
 
     @cached_property
     def _found(self) -> Sequence[ExtractedFact]:
@@ -134,9 +155,14 @@ class Statement:
         return _read_sentences(self._text, self._name)
 
     @cached_property
+    def told(self) -> Sequence[Sentence]:
+        """Its sentences, and the clauses of those that have several: each may take the place of a statement."""
+        return [*self.sentences, *(clause for one in self.sentences for clause in _read_clauses(one))]
+
+    @cached_property
     def marks(self) -> Marks:
         """Its marks; those of a message that was read lately are known."""
-        return _MARKS.find(self.digest, lambda: _find_marks(self.sentences))
+        return _MARKS.find(self.digest, lambda: _find_marks(self.sentences, self.told))
 
     @cached_property
     def digest(self) -> bytes:
@@ -196,6 +222,7 @@ _ENDS = (
 )
 _CEASES = frozenset({"stopped", "quit", "ceased"})
 _TAKES_BACK = (("instead", "of"), ("rather", "than"))
+_NOT_SO = (",", "not")
 _PHRASES = (*_STRONG, *_WEAK, *_ENDS, *_TAKES_BACK)
 _DROPPED_OF_NEGATED = _DROPPED | {"not", "never", "do", "does"} | _CEASES
 _SELF = frozenset({"i", "me", "my", "mine", "we", "us", "our", "ours"})
@@ -203,9 +230,10 @@ _PRONOUNS = frozenset({"i", "we", "you", "he", "she", "they", "it"})
 # What these mean, another sentence tells.
 _POINTING = frozenset({"it", "this", "that", "these", "those", "there"})
 _FOREIGN = (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}), frozenset({"they", "them", "their"}))
+_MOVERS = ("they",)
 _AUXILIARIES = frozenset({"do", "does", "did", "am", "is", "are", "will", "be", "can", "have", "has"})
 _COPULAS = frozenset({"is", "are", "am"})
-_PLACED = word_list("change", "placed")
+_BEFORE_PLACE, _AIDS = PLACED | {"to"}, frozenset({"use", "prefer"})
 _NAMING = frozenset({"called", "named"})
 _VALUED, _CHOSEN = word_list("change", "valued"), word_list("change", "chosen")
 _MANY = (word_list("people", "person") | word_list("people", "animal") | word_list("change", "many")) - word_list(
@@ -215,16 +243,13 @@ _ATTITUDES, _PLANNED, _ONCE = (word_list("change", kind) for kind in ("attitude"
 # A sentence that joins two things keeps one of them, and what was stays so.
 _NOT_ALONE = frozenset({"and", "or", "was", "were", "had", "did"})
 _PEOPLE = word_list("people", "person") | word_list("people", "animal")
+_ARRANGEMENTS = frozenset({"order", "booking", "reservation", "subscription", "appointment", "whole", "entire"})
 _FIRST, _KIN = frozenset({"i", "we"}), word_list("change", "kin")
 _OURS = (("my",), ("our",))
-_PLACES = frozenset({"name", "other", "place"})
-_COLLECTING, _MOVES = word_list("change", "collecting"), word_list("change", "moves")
-_MONTHS, _DAYS, _COUNTS = (word_list("change", kind) for kind in ("month", "day", "count"))
-_CLOCK = re.compile(r"\d{1,2}[:.]\d\d|\d{1,2}(?:am|pm)|noon|midnight")
+_COLLECTING, _MONTHS, _ARRANGED = (word_list("change", kind) for kind in ("collecting", "month", "arranged"))
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "prof", "st"})
-_BEFORE_VALUE = _PLACED | _TITLES | {"to", "for", "from"}
+_BEFORE_VALUE = PLACED | _TITLES | {"to", "for", "from"}
 _BEHIND_VALUE = _BEFORE_VALUE | {",", "of", "as", "every", "each", "today", "now", "when", "after", "before"}
-_COUNTED = frozenset({"number", "day", "date", "clock"})
 _CHANGED = re.compile(r"\b(?:" + "|".join(map(" ".join, _PHRASES)) + r"|stopped|quit|ceased)\b")
 # A text without any of these words tells no change.
 _OF_CHANGE = _CEASES | {max(phrase, key=len) for phrase in _PHRASES}
@@ -242,6 +267,9 @@ _OTHER_CLAUSE = re.compile(
     r"(?:[,;]|\b(?:and|but|plus))\s+(?:and\s+|but\s+)?"
     r"(?:(?:i|we|he|she|it|they)(?:['\u2019]\w{1,3})?|my|our|the|there|live|work|have|am|play|like|love|own|speak|study)\s",
     re.IGNORECASE,
+)
+_CLAUSE = re.compile(
+    r"\s*[,;]\s+(?:and |but |so )?|\s+(?:and|but|so)\s+(?=(?:i|we|my|our|it|they|the)\b)", re.IGNORECASE
 )
 _ASKS_FOR: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -276,7 +304,7 @@ def takes_place(later: Statement, earlier: Statement) -> bool:
             return False
     if not earlier.marks.needed:  # it states nothing that could be taken back
         return False
-    return _TAKES_PLACE.find(later.digest + earlier.digest, lambda: _replaces_all(later.sentences, earlier.sentences))
+    return _TAKES_PLACE.find(later.digest + earlier.digest, lambda: _replaces_all(later.told, earlier.sentences))
 
 
 def leaves_more(later: Statement, earlier: Statement, asked: AbstractSet[str]) -> bool:
@@ -306,6 +334,8 @@ def _read_sentences(text: str, name: str | None) -> Sequence[Sentence]:
     parts = [part for part in _SENTENCE_END.split(text.strip()) if part]
     if len(parts) > MOST_SENTENCES:
         return ()
+    if any(len(_TOKEN.findall(part)) > MOST_WORDS for part in parts):
+        return ()
     low = text.lower()
     words = set(_WORD.findall(low))
     if not _UNSURE.isdisjoint(words) or _NOT_NOW.search(low):
@@ -315,8 +345,21 @@ def _read_sentences(text: str, name: str | None) -> Sequence[Sentence]:
     return [one for one in read if one is not None]
 
 
-def _find_marks(sentences: Sequence[Sentence]) -> Marks:
-    offered = frozenset(hash(mark) for one in sentences for mark in _list_offered(one))
+def _read_clauses(sentence: Sentence) -> Sequence[Sentence]:
+    """Return the clauses of a sentence that has several and tells a change, each as a sentence."""
+    if not (sentence.change or sentence.told or sentence.negated) and MOVES_AND_SETS.isdisjoint(sentence.words):
+        return ()
+    parts = _CLAUSE.split(sentence.text)
+    if len(parts) > 1 and len(_WORD.findall(parts[0])) < SOME:  # "Actually, make it two": the word of change stays
+        parts[:2] = [f"{parts[0]}, {parts[1]}"]
+    if len(parts) < SOME:
+        return ()
+    read = (_read_sentence(part, sentence.name, changed=True, tells=bool(sentence.kinds)) for part in parts)
+    return [replace(one, clause=True) for one in read if one is not None]
+
+
+def _find_marks(sentences: Sequence[Sentence], told: Sequence[Sentence]) -> Marks:
+    offered = frozenset(hash(mark) for one in told for mark in _list_offered(one))
     return Marks([frozenset(map(hash, _list_needed(one))) for one in sentences], offered)
 
 
@@ -333,14 +376,14 @@ def _list_needed(old: Sentence) -> Iterator[Hashable]:
 def _list_offered(new: Sentence) -> Iterator[Hashable]:
     yield from ((_BEGINS, new.words[:SOME]), (_ENDS_ALIKE, new.words[-SOME:]), _ANY)
     yield from new.kinds
-    if new.negated or new.taken_back or new.told or new.came or not _MOVES.isdisjoint(new.words):
+    if new.negated or new.taken_back or new.told or new.came or new.new_value:
         yield _SAYS_CHANGE
 
 
 def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -> Sentence | None:
     """Return a sentence; `changed` and `tells`: a word of change, or of a fact, is in it or in one beside it."""
     tokens = _TOKEN.findall(text)
-    if not SOME <= len(tokens) <= MOST_WORDS:
+    if len(tokens) < SOME:
         return None
     lows, names = _expand(tokens)
     taken, change, told, ended, came = list[str](), Change.NONE, None, False, False
@@ -349,8 +392,11 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         lows, names, ended = cut_former(lows, names)
         told = read_told_change(lows)
         lows, names, came = drop_came(lows, names)
+    if not_so := _find_not_so(lows):
+        taken, lows, names = lows[not_so + SOME :], lows[:not_so], names[:not_so]
     if (changed or retold) and _CHANGED.search(" ".join(lows)):
-        taken, lows, names = _cut_taken_back(lows, names)
+        back, lows, names = _cut_taken_back(lows, names)
+        taken += back
         ended = ended or any(find_phrase(lows, one) >= 0 for one in _ENDS) or bool(_CEASES.intersection(lows))
         change, lows, names = _drop_change(lows, names)
         told = told or (read_now_chosen(lows) if change else None)
@@ -375,6 +421,12 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         told,
         came,
     )
+
+
+def _find_not_so(lows: Sequence[str]) -> int:
+    """Return where the tail of "four tickets, not three" begins; 0 if there is none."""
+    at = find_phrase(lows, _NOT_SO)
+    return at if at >= SOME and at + SOME < len(lows) <= at + SOME + MOST_OF_TAIL else 0
 
 
 def _drop_change(lows: list[str], names: list[bool]) -> tuple[Change, list[str], list[bool]]:
@@ -461,7 +513,12 @@ def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
         return True
     if new.came:
         new, old = _reduce(new), _reduce(old)
-    return _gives_other_value(new, old) or _moves(new, old)
+    return (not new.clause and _gives_other_value(new, old)) or _tells_other_value(new, old)
+
+
+def _tells_other_value(new: Sentence, old: Sentence) -> bool:
+    """Return whether a sentence says that what an earlier one states has another value now."""
+    return bool(new.new_value and old.stated_value and is_other_value(new.new_value, old.stated_value))
 
 
 def _reduce(one: Sentence) -> Sentence:
@@ -474,18 +531,22 @@ def _tells_change(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     if len(old.words) < SOME:
         return False
     verb = old.words[SOME - 1] if old.words[0] in _FIRST else ""
-    if verb in _ONCE or verb.endswith("ed") or not (_NOT_ALONE | _ATTITUDES).isdisjoint(old.words):
+    once = verb in _ONCE or (verb.endswith("ed") and not (told.left and verb in _ARRANGED))
+    if once or not (_NOT_ALONE | _ATTITUDES).isdisjoint(old.words):
         return False
     if not told.about <= set(old.terms):
         return False
-    return _leaves(new, told, old) if told.left else _chooses(new, told, old)
+    if told.left:
+        return (verb in _ARRANGED and _is_called_off(told, old)) or _leaves(new, told, old)
+    return _chooses(new, told, old)
 
 
 def _leaves(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     """Return whether what was left is what an earlier sentence says of its subject: "our bookkeeper is Mr. Kern"."""
     at, here = find_phrase(old.words, told.left), find_phrase(new.words, told.left)
     end = at + len(told.left)
-    if at < 0 or (end < len(old.words) and old.words[end] not in _BEHIND_VALUE | _COPULAS):
+    of_subject = at > 0 and old.words[end : end + 1] and old.words[end] in _COPULAS
+    if at < 0 or of_subject or (end < len(old.words) and old.words[end] not in _BEHIND_VALUE | _COPULAS):
         return False
     if at == 0:
         return here > 0 and new.names[here] and old.words[end + 1 : end + 2] in _OURS and _KIN.isdisjoint(old.words)
@@ -496,10 +557,18 @@ def _leaves(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     if not (copula or before[-1] in _BEFORE_VALUE or (before[0] in _FIRST and at >= SOME)):
         return False
     foreign = _PEOPLE.intersection(old.words) - set(new.words)
-    if foreign and not (copula and all(old.names[at:end]) and _KIN.isdisjoint(old.words)):
+    if foreign and not (
+        (copula or old.words[1] in _ARRANGED) and all(old.names[at:end]) and _KIN.isdisjoint(old.words)
+    ):
         return False
     own = not _SELF.isdisjoint(before)
     return own or (bool(told.about) and set(_list_subject(before, copula=copula)) <= told.about)
+
+
+def _is_called_off(told: ToldChange, old: Sentence) -> bool:
+    """Return whether what was left is what an earlier sentence says was arranged: "the Hertz car", "the sofa order"."""
+    left = set(analyse_text(" ".join(word for word in told.left if word not in _ARRANGEMENTS)).counts)
+    return bool(left) and left <= set(analyse_text(" ".join(old.words[SOME:])).counts)
 
 
 def _list_subject(before: Sequence[str], *, copula: bool) -> Iterator[str]:
@@ -509,19 +578,20 @@ def _list_subject(before: Sequence[str], *, copula: bool) -> Iterator[str]:
 
 def _chooses(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     """Return whether an earlier sentence states another choice for the same: "for the table", "the table will be"."""
-    if not told.about or _PEOPLE.intersection(old.words) - set(new.words) or set(told.chosen) <= set(old.words):
+    foreign = analyse_text(" ".join(_PEOPLE.intersection(old.words))).counts.keys() - set(new.terms)
+    if not told.about or foreign or set(told.chosen) <= set(old.words):
         return False
     at = find_phrase(new.words, told.chosen)
-    kind = _kind(new, at, told.chosen) if at >= 0 else ""
+    kind = tell_kind(new, at, told.chosen) if at >= 0 else ""
     stated = [
-        _kind(old, nth, (word,))
+        tell_kind(old, nth, (word,))
         for nth, word in enumerate(old.words)
         if nth and told.about.isdisjoint(analyse_text(word).counts)
     ]
-    if kind not in _PLACES:
+    if kind not in PLACES:
         return kind in stated
     planned = not _PLANNED.isdisjoint(old.words)
-    return _PLACES.issuperset(stated) and (planned or (kind == "name" and "name" in stated))
+    return PLACES.issuperset(stated) and (planned or (kind == "name" and "name" in stated))
 
 
 def _speaks_of_others(new: Sentence, old: Sentence) -> bool:
@@ -547,7 +617,8 @@ def _denies(new: Sentence, old: Sentence) -> bool:
         return False
     shared = sum(term in other for term in mine)
     if shared < SOME:
-        return shared == len(mine) and set(_bare(new.words)) <= set(_bare(old.words))
+        same = set(mine) == set(other) or set(_bare(new.words)) <= set(_bare(old.words))
+        return shared == len(mine) and same
     return shared >= DENIED_SHARE * len(mine)
 
 
@@ -570,21 +641,37 @@ def _gives_other_value(new: Sentence, old: Sentence) -> bool:
     if not mine or not other or max(len(mine), len(other)) > MOST_OF_VALUE or not set(mine).isdisjoint(other):
         return False
     opening, ending = new.words[:before], new.words[len(new.words) - after :]
-    placed = [[word for word in value[1:] if word in _PLACED] for value in (mine, other)]
+    placed = [[word for word in value[1:] if word in PLACED] for value in (mine, other)]
     if placed[0] != placed[1] or not _POINTING.isdisjoint(opening[:1]):
         return False
-    kinds = _kind(new, before, mine), _kind(old, before, other)
+    kinds = tell_kind(new, before, mine), tell_kind(old, before, other)
     if new.change is Change.STRONG:
-        first = not opening and _is_name(new, before, mine) and len(ending) >= SOME
+        first = not opening and is_name(new, before, mine) and len(ending) >= SOME
         stated = first or _has_verb(opening) or _is_order(new, opening)
         same = not new.came or _is_same_deed(opening, mine, ending, kinds)
         return stated and same and not _is_counted(kinds)
-    where = bool(new.change) and not ending and len(opening) > SOME and opening[-1] in _PLACED
+    where = bool(new.change) and len(opening) > SOME and opening[-1] in _BEFORE_PLACE
+    where = where and (not ending or kinds[0] == "name")
     if not (where or _has_verb(opening)) or kinds[0] != kinds[1]:
         return False
     if new.change is Change.WEAK:
-        return kinds[0] == "number" or _COLLECTING.isdisjoint(opening)
+        return _is_now_other(opening, mine, other, ending, kinds[0])
     return _has_one_value(opening, kinds[0])
+
+
+def _is_now_other(
+    opening: Sequence[str], mine: Sequence[str], other: Sequence[str], ending: Sequence[str], kind: str
+) -> bool:
+    """Return whether a value that holds "now" holds in place of another one, not beside it."""
+    if kind == "number":  # "three dogs now" says nothing of two cats
+        things = [{word for word in value if not is_count(word)} for value in (mine, other)]
+        return not all(things) or not things[0].isdisjoint(things[1])
+    if opening[0] in _PRONOUNS and len(opening) <= SOME + 1 and not ending:
+        if opening[1] in _COPULAS and kind not in COUNTED | {"name"}:  # "on the train", "on the list"
+            return False
+        if opening[1] in _AIDS:
+            return False
+    return _COLLECTING.isdisjoint(opening) or ("take" in opening and len(ending) >= SOME)
 
 
 def _is_same_deed(opening: Sequence[str], value: Sequence[str], ending: Sequence[str], kinds: tuple[str, str]) -> bool:
@@ -594,7 +681,7 @@ def _is_same_deed(opening: Sequence[str], value: Sequence[str], ending: Sequence
 
 def _is_counted(kinds: tuple[str, str]) -> bool:
     """Return whether one of two values is a number or a time of a kind of its own."""
-    return kinds[0] != kinds[1] and not _COUNTED.isdisjoint(kinds)
+    return kinds[0] != kinds[1] and not COUNTED.isdisjoint(kinds)
 
 
 def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
@@ -610,12 +697,7 @@ def _has_verb(opening: Sequence[str]) -> bool:
 
 def _is_order(new: Sentence, opening: Sequence[str]) -> bool:
     """Return whether the sentence is an order ("pay with the card"), which begins with its verb."""
-    return len(opening) >= SOME and not new.names[0] and opening[0] not in _SELF | _PLACED | _MANY
-
-
-def _is_name(sentence: Sentence, at: int, value: Sequence[str]) -> bool:
-    """Return whether a value is written as a name; at the beginning of a sentence every word is."""
-    return all(sentence.names[at : at + len(value)]) or (at == 0 and len(value) == 1)
+    return len(opening) >= SOME and not new.names[0] and opening[0] not in _SELF | PLACED | _MANY
 
 
 def _has_one_value(opening: Sequence[str], kind: str) -> bool:
@@ -627,43 +709,7 @@ def _has_one_value(opening: Sequence[str], kind: str) -> bool:
     if opening[verb] in _NAMING:
         return True
     if opening[verb] in _VALUED:
-        return kind in _COUNTED or opening[0] in _PRONOUNS
+        return kind in COUNTED or opening[0] in _PRONOUNS
     if opening[verb] not in _COPULAS or verb == 0 or opening[verb - 1] in _PRONOUNS:
         return False
-    return kind != "other" or not _CHOSEN.isdisjoint(opening[:verb]) or opening[-1] in _PLACED
-
-
-def _kind(sentence: Sentence, at: int, value: Sequence[str]) -> str:
-    """Return the kind of a value: values of two kinds may hold beside each other."""
-    if value[0] in _PLACED and len(value) > 1:
-        inner = _kind(sentence, at + 1, value[1:])
-        return "place" if inner in {"name", "other"} else inner
-    if not _DAYS.isdisjoint(value):
-        return "day"
-    if not _MONTHS.isdisjoint(value):
-        return "date"
-    if any(_CLOCK.fullmatch(word) for word in value):
-        return "clock"
-    if any(word[0].isdigit() or word in _COUNTS for word in value):
-        return "number"
-    return "name" if _is_name(sentence, at, value) else "other"
-
-
-def _moves(new: Sentence, old: Sentence) -> bool:
-    """Return whether a sentence says that something was moved to a value of the kind that the earlier one says."""
-    at = next((at for at, word in enumerate(new.words) if word in _MOVES), -1)
-    to = next((at for at in range(len(new.words) - 1, 0, -1) if new.words[at] == "to"), -1)
-    if at < 0 or to <= at or to + 1 == len(new.words):
-        return False
-    if not set(new.words[:to]) & set(old.words) and not set(new.terms) & set(old.terms):
-        return False
-    subject = set(analyse_text(" ".join(new.words[:at] + new.words[at + 1 : to])).counts)
-    value = _kind(new, to + 1, new.words[to + 1 :])
-    verb = next((at for at, word in enumerate(old.words) if word in _COPULAS), -1)
-    begin = next((at for at in range(len(old.words) - 1, 0, -1) if old.words[at] in _PLACED | _COPULAS), -1)
-    if not subject or begin < 0 or begin + 1 == len(old.words):
-        return False
-    told = set(analyse_text(" ".join(old.words[: verb if verb > 0 else begin])).counts)
-    said = _kind(old, begin + 1, old.words[begin + 1 :])
-    alike = value == said or {value, said} <= _PLACES
-    return alike and bool(told) and told <= subject and subject <= set(old.terms) | told
+    return kind != "other" or not _CHOSEN.isdisjoint(opening[:verb]) or opening[-1] in PLACED

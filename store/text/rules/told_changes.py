@@ -31,7 +31,8 @@ _CHOSE = (
 )
 _GIVEN_UP = (
     r"\b(?:(?:moved|moving) (?:(?:on|away) from|off)|(?:gave|given) up(?: on)?|(?:got|gotten) rid of|dropped|ditched"
-    r"|scrapped|abandoned|discontinued|cancelled|canceled|parted (?:ways|company) with|(?:am|are|is) done with)"
+    r"|scrapped|abandoned|discontinued|cancelled|canceled|fired|sacked|sold|finished|returned|let go of|uninstalled"
+    r"|(?:broke|split) up with|unsubscribed from|parted (?:ways|company) with|(?:am|are|is) done with)"
     " (?P<left>.+)"
 )
 # Each reads a sentence in lower case without contractions; `what` and what stands around the match is what it is about.
@@ -45,11 +46,22 @@ _LEFT = tuple(
             rf"^{_OLD} {_HAVE}(?: being)? (?:replaced|superseded) (?:by|with) {_NEW}",
             rf"^(?P<what>.+ )?replaced {_OLD} (?:with|by) {_NEW}",
             r"^(?P<new>.{1,60}?) (?:has |have )?replaced (?P<left>.+)",
+            r"^(?P<left>\w+) and (?:i|me) (?:have )?(?:broke|broken|split) up",
             _GIVEN_UP,
         ),
     )
 )
-_CHOSEN, _NOW_CHOSEN = re.compile(rf"\b{_CHOSE} {_NEW}"), re.compile(rf"^it is {_NEW}")
+_CHOSEN = tuple(
+    map(
+        re.compile,
+        (
+            rf"\b{_CHOSE} {_NEW}",
+            rf"\b(?:switched|migrated|rescheduled) (?P<what>.{{1,40}}?) to {_NEW}",
+            rf"\b(?:switched|changed) (?:my |our )?(?P<what>\w+(?: \w+)?) , (?:and )?(?:now )?it is {_NEW}",
+        ),
+    )
+)
+_NOW_CHOSEN = re.compile(rf"^it is {_NEW}")
 #: A text without any of these words tells no such change.
 CUES = frozenset(
     {
@@ -74,6 +86,7 @@ CUES = frozenset(
         "gave",
         "given",
         "rid",
+        "rescheduled",
         "dropped",
         "ditched",
         "done",
@@ -84,6 +97,16 @@ CUES = frozenset(
         "scrapped",
         "abandoned",
         "discontinued",
+        "fired",
+        "finished",
+        "sacked",
+        "sold",
+        "returned",
+        "let",
+        "uninstalled",
+        "broke",
+        "split",
+        "unsubscribed",
         "parted",
         "ended",
         "end",
@@ -121,7 +144,7 @@ def read_told_change(lows: Sequence[str]) -> ToldChange | None:
             what = found["what"] if "what" in pattern.groupindex else None
             about = [said[: found.start()], what or "", _first_clause(rest), _first_clause(new)]
             return None if _ANYTHING.issuperset(left) else ToldChange(tuple(left), (), _list_terms(about))
-    return _read_chosen(said, _CHOSEN.search(said))
+    return next(filter(None, (_read_chosen(said, pattern.search(said)) for pattern in _CHOSEN)), None)
 
 
 def read_now_chosen(lows: Sequence[str]) -> ToldChange | None:
@@ -134,7 +157,8 @@ def _read_chosen(said: str, found: re.Match[str] | None) -> ToldChange | None:
     if not found or _NOT_SO.search(said[: found.start()]):
         return None
     value, rest = _cut(_drop_own(found["new"].split()))
-    about = [said[: found.start()], _first_clause(rest)]
+    what = found["what"] if "what" in found.re.groupindex else None
+    about = [said[: found.start()], what or "", _first_clause(rest)]
     return ToldChange((), tuple(value), _list_terms(about)) if value else None
 
 
@@ -162,7 +186,7 @@ _TURNED_OUT: Sequence[Sequence[str]] = tuple(
     tuple(phrase.split())
     for phrase in (
         *("as it turns out", "as it turned out", "it turns out that", "it turned out that", "it turns out"),
-        *("it turned out", "turned out to", "turns out to", "ended up being"),
+        *("it turned out", "turned out to", "turns out to", "ended up being", "turns out", "turned out"),
     )
 )
 _CAME_OUT, _COPULA = frozenset({"turned", "turns", "ended"}), frozenset({"to", "being"})

@@ -1,0 +1,238 @@
+"""Reads which value a sentence gives to what: "make the budget 5200", "the launch slipped to May". Pure, English.
+
+Two such sentences are about the same if they name one subject but for words such as "date", which the value tells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from store.text.rules.gazetteer import word_list
+from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, Worded, is_count, is_counted, tell_kind
+from store.text.terms import analyse_text
+
+#: Verbs of a change, and of those that need no preposition before a number.
+_SETS = frozenset({"make", "set", "put", "turned"})
+MOVES_AND_SETS = word_list("change", "moves") | _SETS
+#: What stands before a subject or a verb and is no part of it.
+_LEADING = frozenset(
+    {"i", "we", "they", "you", "please", "let", "us", "just", "has", "have", "had", "was", "were", "is", "are", "got"}
+    | {
+        "been",
+        "be",
+        "being",
+        "get",
+        "gets",
+        "will",
+        "can",
+        "then",
+        "so",
+        "ok",
+        "okay",
+        "oh",
+        "my",
+        "our",
+        "this",
+        "that",
+    }
+)
+_TRAILING = frozenset({"up", "down", "back", "forward", "out", "over", "again"})
+_ROSE = (("went", "up"), ("went", "down"), ("dropped", "to"), ("grew", "to"))
+_COPULAS, _UNTIL = frozenset({"is", "are", "am"}), frozenset({"to", "until", "till"})
+_BEFORE_VALUE = PLACED | {
+    "to",
+    "for",
+    "from",
+    "until",
+    "till",
+    "called",
+    "named",
+    "down",
+    "up",
+    "only",
+    "about",
+    "around",
+}
+_BEHIND_VALUE = PLACED | {",", "and", "but", "because", "since", "for", "of", "as", "when", "after", "before", "please"}
+#: Words of a subject that its value tells as well.
+_TOLD_BY_VALUE = frozenset(
+    term
+    for word in (
+        *("date", "time", "day", "number", "new", "current", "total", "exact", "final", "price", "name"),
+        *(
+            "kept",
+            "stored",
+            "located",
+            "hosted",
+            "held",
+            "scheduled",
+            "planned",
+            "set",
+            "due",
+            "comes",
+            "lives",
+            "starts",
+            "begins",
+            "leaves",
+        ),
+    )
+    for term in analyse_text(word).counts
+)
+#: Words with which a sentence says of what is wished or owned how many, and of what there are how many.
+_FIRST, _HERE = frozenset({"i", "we", "i'd", "we'd"}), frozenset({"there"})
+# Of "I moved to 5 Elm Road".
+_LIVES, _LIVE = ("live",), frozenset({"live", "lives"})
+_NUMBER = "number"
+_THAT = (("make", "that"), ("make", "it"))
+_MOST_OF_SUBJECT, _HOURS = 6, 24
+
+
+@dataclass(frozen=True, slots=True)
+class ToldValue:
+    """A value and the terms of what it is given to; `placed`: a word such as "at" stands before it; None: it may.
+
+    `owner` are the terms of who gives it, which may be named with what it is given to.
+    """
+
+    subject: frozenset[str]
+    value: tuple[str, ...]
+    kind: str
+    placed: bool | None
+    owner: frozenset[str] = frozenset()
+
+
+def read_stated_value(sentence: Worded) -> ToldValue | None:
+    """Return the value of a sentence that says how things are ("the standup is at nine"); None if it says none."""
+    words = sentence.words
+    at = _find_copula(words)
+    when = _find_time(words)
+    if at > 0 and _counts(words[:at]):
+        return _read_count(words, at + 1)
+    if when > 0:  # "the boiler is serviced on 4 March"
+        return _build(sentence, words[:when], when)
+    if at > 0:
+        # "is stored in a vault", "is planned for 3 March"
+        held = words[at + 1] if words[at + 2 : at + 3] and words[at + 2] in PLACED | {"for"} else ""
+        stored = bool(held) and not held.endswith("ing") and not is_counted(held)
+        return _build(sentence, words[: at + 2], at + 2) if stored else _build(sentence, words[:at], at + 1)
+    home = next((nth for nth in range(1, len(words) - 1) if words[nth] in _LIVE and words[nth + 1] in PLACED), -1)
+    if home > 0:
+        return _build(sentence, words[: home + 1], home + 1)
+    return _read_dose(sentence) or (_read_count(words, 0) if words[0] in _FIRST else None)
+
+
+def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
+    """Return the value that a sentence says something has now; `changed`: it had a word of change, such as "now"."""
+    words = sentence.words
+    if tuple(words[:2]) in _THAT:
+        return _read_count(words, 2)
+    at = next((nth for nth, word in enumerate(words) if _is_move(words, nth)), -1)
+    if at >= 0 and not {"want", "wants", "not", "never"}.intersection(words[:at]):
+        return _read_moved(sentence, at)
+    if words[0] in _FIRST and words[2:3] == ("new",):  # "I got a new number: 555"
+        number = next((nth for nth in range(3, len(words)) if is_counted(words[nth])), -1)
+        return _build(sentence, words[3:number], number) if number > 0 else None
+    if changed and _find_time(words) > 0:
+        return read_stated_value(sentence)
+    if _find_copula(words) > 0 and (changed or "new" in words[:2]):
+        return read_stated_value(sentence)
+    return None
+
+
+def is_other_value(new: ToldValue, old: ToldValue) -> bool:
+    """Return whether two values are of one kind, differ, and are given to one subject."""
+    if not new.subject & old.subject or not new.subject - old.subject <= _TOLD_BY_VALUE:
+        return False
+    if not old.subject - new.subject <= _TOLD_BY_VALUE | new.owner:
+        return False
+    if (new.kind == old.kind and new.kind in COUNTED) or _are_places(new, old):
+        mine, other = (
+            {word for word in one.value if new.kind not in COUNTED or is_counted(word)} for one in (new, old)
+        )
+        return not (mine <= other or other <= mine)
+    return {new.kind, old.kind} == {"number", "clock"} and (_is_hour(new) or _is_hour(old))
+
+
+def _are_places(new: ToldValue, old: ToldValue) -> bool:
+    """Return whether both values are names or places, written alike."""
+    return {new.kind, old.kind} <= PLACES and (new.placed is None or new.placed == old.placed)
+
+
+def _read_moved(sentence: Worded, at: int) -> ToldValue | None:
+    words = sentence.words
+    to = next((nth for nth in range(at + 1, len(words) - 1) if _is_until(words, nth)), -1)
+    if to < 0 and words[at] in _SETS:
+        to = next((nth for nth in range(at + 1, len(words)) if is_counted(words[nth])), 0) - 1
+        to -= to > 0 and words[to] in PLACED | {"for"}
+    if to <= 0:
+        return None
+    behind = words[at + 1 : to + (words[to] not in _UNTIL | {"for"})]
+    behind = [word for word in takewhile(lambda word: word != "from", behind) if word not in _TRAILING]
+    begins = to + (words[to] in _UNTIL)
+    if not set(behind) - _LEADING:
+        told = _build(sentence, _LIVES if begins == at + 1 and set(words[:at]) <= _FIRST else words[:at], begins)
+    else:
+        told = _build(sentence, behind, begins)
+        told = told and replace(told, owner=_list_terms(words[:at]))
+    return told and (told if words[at] in _SETS else replace(told, placed=None))
+
+
+def _build(sentence: Worded, subject: Sequence[str], at: int) -> ToldValue | None:
+    """Return the value that begins at a place of a sentence, without what stands before and behind it."""
+    named = [word for word in subject if word not in _LEADING]
+    if _NUMBER in named:  # "my phone number", "my new number"
+        named = [word for word in named if word != "phone"]
+    begins = next((nth for nth in range(at, len(sentence.words)) if sentence.words[nth] not in _BEFORE_VALUE), -1)
+    if not named or len(named) > _MOST_OF_SUBJECT or begins < 0:
+        return None
+    value = tuple(takewhile(lambda word: word not in _BEHIND_VALUE, sentence.words[begins:]))
+    if not value:
+        return None
+    kind = tell_kind(sentence, begins, value)
+    return ToldValue(_list_terms(named), value, kind, begins > at)
+
+
+def _is_move(words: Sequence[str], at: int) -> bool:
+    return words[at] in MOVES_AND_SETS or words[at : at + 2] in _ROSE
+
+
+def _is_until(words: Sequence[str], at: int) -> bool:
+    return words[at] in _UNTIL or (words[at] == "for" and is_counted(words[at + 1]))
+
+
+def _find_time(words: Sequence[str]) -> int:
+    """Return the place of the word before a number, a day or a time ("at nine"), -1 if there is none."""
+    return next((nth for nth in range(1, len(words) - 1) if words[nth] in PLACED and is_counted(words[nth + 1])), -1)
+
+
+def _find_copula(words: Sequence[str]) -> int:
+    return next((nth for nth, word in enumerate(words) if word in _COPULAS or word == "be"), -1)
+
+
+def _list_terms(words: Sequence[str]) -> frozenset[str]:
+    return frozenset(analyse_text(" ".join(words)).counts)
+
+
+def _counts(subject: Sequence[str]) -> bool:
+    """Return whether what follows says how many there are ("there are", "we are")."""
+    return subject[0] in _HERE | {"we"} and set(subject[1:]) <= {"will"}
+
+
+def _read_count(words: Sequence[str], at: int) -> ToldValue | None:
+    """Return how many of what a sentence names from a place on: "12 guests"; None where it names several counts."""
+    counted = [nth for nth in range(at, len(words)) if is_count(words[nth])]
+    if len(counted) != 1 or counted[0] + 1 >= len(words) or words[counted[0] + 1] in _BEHIND_VALUE:
+        return None
+    subject = frozenset(analyse_text(words[counted[0] + 1]).counts)
+    return ToldValue(subject, (words[counted[0]],), "number", placed=False) if subject else None
+
+
+def _read_dose(sentence: Worded) -> ToldValue | None:
+    """Return how much a sentence tells of something: "20 mg of atorvastatin"."""
+    words = sentence.words
+    of = next((nth for nth in range(2, len(words) - 1) if words[nth] == "of" and is_count(words[nth - 2])), -1)
+    return _build(sentence, words[of + 1 :], of - 2) if of > 0 else None
+
+
+def _is_hour(told: ToldValue) -> bool:
+    return told.kind == "number" and len(told.value) == 1 and told.value[0].isdigit() and int(told.value[0]) <= _HOURS

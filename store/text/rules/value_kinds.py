@@ -1,0 +1,59 @@
+"""Tells of which kind a value in a sentence is: a day, a date, a number, a place, a name. Pure, English."""
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from store.text.rules.gazetteer import word_list
+
+#: Words before the place of something.
+PLACED = word_list("change", "placed")
+#: Kinds of which one may be told in place of another, and kinds that count or measure time.
+PLACES, COUNTED = frozenset({"name", "other", "place"}), frozenset({"number", "day", "date", "clock"})
+_MONTHS, _DAYS, _COUNTS = (word_list("change", kind) for kind in ("month", "day", "count"))
+_CLOCK = re.compile(r"\d{1,2}[:.]\d\d|\d{1,2}(?:am|pm)|noon|midnight")
+
+
+class Worded(Protocol):
+    """A sentence's words in lower case, and which of them are written as names."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words."""
+        ...
+
+    @property
+    def names(self) -> Sequence[bool]:
+        """For each word, whether it is written as a name."""
+        ...
+
+
+def tell_kind(sentence: Worded, at: int, value: Sequence[str]) -> str:
+    """Return the kind of a value that begins at a place of a sentence: two kinds may hold beside each other."""
+    if value[0] in PLACED and len(value) > 1:
+        inner = tell_kind(sentence, at + 1, value[1:])
+        return "place" if inner in {"name", "other"} else inner
+    if not _DAYS.isdisjoint(value):
+        return "day"
+    if not _MONTHS.isdisjoint(value):
+        return "date"
+    if any(_CLOCK.fullmatch(word) for word in value):
+        return "clock"
+    if any(is_count(word) for word in value):
+        return "number"
+    return "name" if is_name(sentence, at, value) else "other"
+
+
+def is_name(sentence: Worded, at: int, value: Sequence[str]) -> bool:
+    """Return whether a value is written as a name; at the beginning of a sentence every word is."""
+    return all(sentence.names[at : at + len(value)]) or (at == 0 and len(value) == 1)
+
+
+def is_count(word: str) -> bool:
+    """Return whether a word is a number."""
+    return word[0].isdigit() or word in _COUNTS
+
+
+def is_counted(word: str) -> bool:
+    """Return whether a word is a number, or a time of a clock or a calendar."""
+    return is_count(word) or word in _DAYS or word in _MONTHS or bool(_CLOCK.fullmatch(word))
