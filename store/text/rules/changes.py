@@ -32,7 +32,15 @@ from store.text.rules.told_changes import (
     reduce_words,
     turn_cleft,
 )
-from store.text.rules.told_values import MOVES_AND_SETS, ToldValue, is_other_value, read_new_value, read_stated_value
+from store.text.rules.told_values import (
+    MOVES_AND_SETS,
+    ToldValue,
+    is_other_state,
+    is_other_value,
+    is_state,
+    read_new_value,
+    read_stated_value,
+)
 from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, is_count, is_name, tell_kind
 from store.text.terms import analyse_text
 
@@ -376,7 +384,8 @@ def _list_needed(old: Sentence) -> Iterator[Hashable]:
 def _list_offered(new: Sentence) -> Iterator[Hashable]:
     yield from ((_BEGINS, new.words[:SOME]), (_ENDS_ALIKE, new.words[-SOME:]), _ANY)
     yield from new.kinds
-    if new.negated or new.taken_back or new.told or new.came or new.new_value:
+    state = new.stated_value is not None and is_state(new.stated_value)
+    if new.negated or new.taken_back or new.told or new.came or new.new_value or state:
         yield _SAYS_CHANGE
 
 
@@ -518,7 +527,11 @@ def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
 
 def _tells_other_value(new: Sentence, old: Sentence) -> bool:
     """Return whether a sentence says that what an earlier one states has another value now."""
-    return bool(new.new_value and old.stated_value and is_other_value(new.new_value, old.stated_value))
+    then, now = old.stated_value, new.stated_value
+    if then is None:
+        return False
+    other = new.new_value is not None and is_other_value(new.new_value, then)
+    return other or (now is not None and is_other_state(now, then))
 
 
 def _reduce(one: Sentence) -> Sentence:

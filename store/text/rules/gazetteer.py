@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -24,12 +25,16 @@ def name_list(*files: str) -> frozenset[str]:
 @cache
 def word_list(file: str, section: str | None = None) -> frozenset[str]:
     """Return the single words of a file, or of its lines that begin with `section:`."""
-    found: set[str] = set()
-    for line in _read_list(f"{file}_words" if section else file).splitlines():
-        label, colon, rest = line.partition(":")
-        if not line.startswith("#") and (section is None or (colon and label == section)):
-            found.update((rest if section else line).split())
-    return frozenset(found)
+    if section is not None:
+        return frozenset[str]().union(*word_groups(file, section))
+    lines = (line for line in _read_list(file).splitlines() if not line.startswith("#"))
+    return frozenset(word for line in lines for word in line.split())
+
+
+def word_groups(file: str, section: str) -> Sequence[frozenset[str]]:
+    """Return the words of each line of a file that begins with `section:`."""
+    lines = (line.partition(":") for line in _read_list(f"{file}_words").splitlines() if not line.startswith("#"))
+    return [frozenset(words.split()) for label, colon, words in lines if colon and label == section]
 
 
 def read_list_file(file: str) -> str:

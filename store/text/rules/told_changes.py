@@ -24,7 +24,7 @@ class ToldChange:
 
 _HAVE = "(?:was|were|got|is|are|(?:has|have) been)"
 _OLD, _NEW = "(?P<left>.{1,60}?)", "(?P<new>.+)"
-_MOVED = "(?:switched|changed|moved|migrated|went over|gone over|gone|shifted|transferred|converted)"
+_MOVED = "(?:switch|migrate|switched|changed|moved|migrated|went over|gone over|gone|shifted|transferred|converted)"
 _CHOSE = (
     "(?:(?:ended up|end up) (?:going (?:with|to)|with|choosing|taking|using|picking|buying|getting)|settled (?:on|for)"
     "|decided (?:on|for)|opted for|went with|gone with|(?:switched|changed|migrated|went over|gone over)(?: over)? to)"
@@ -68,6 +68,8 @@ CUES = frozenset(
         "swapped",
         "exchanged",
         "traded",
+        "switch",
+        "migrate",
         "switched",
         "changed",
         "moved",

@@ -3,11 +3,12 @@
 Two such sentences are about the same if they name one subject but for words such as "date", which the value tells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from types import MappingProxyType
 
-from store.text.rules.gazetteer import word_list
+from store.text.rules.gazetteer import word_groups, word_list
 from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, Worded, is_count, is_counted, tell_kind
 from store.text.terms import analyse_text
 
@@ -78,11 +79,16 @@ _TOLD_BY_VALUE = frozenset(
     )
     for term in analyse_text(word).counts
 )
+#: What may stand before the name of a thing: "ticket BILL-204".
+_KINDS_OF_THINGS = frozenset(term for word in ("ticket", "issue", "flag") for term in analyse_text(word).counts)
+_EXCLUDING: Mapping[str, frozenset[str]] = MappingProxyType(
+    {word: states for states in word_groups("change", "states") for word in states}
+)
 #: Words with which a sentence says of what is wished or owned how many, and of what there are how many.
 _FIRST, _HERE = frozenset({"i", "we", "i'd", "we'd"}), frozenset({"there"})
 # Of "I moved to 5 Elm Road".
 _LIVES, _LIVE = ("live",), frozenset({"live", "lives"})
-_NUMBER = "number"
+_NUMBER, _UNITS = "number", (("port",), ("version",), ("room",), ("gate",), ("floor",))
 _THAT = (("make", "that"), ("make", "it"))
 _MOST_OF_SUBJECT, _HOURS = 6, 24
 
@@ -113,7 +119,7 @@ def read_stated_value(sentence: Worded) -> ToldValue | None:
     if at > 0:
         # "is stored in a vault", "is planned for 3 March"
         held = words[at + 1] if words[at + 2 : at + 3] and words[at + 2] in PLACED | {"for"} else ""
-        stored = bool(held) and not held.endswith("ing") and not is_counted(held)
+        stored = bool(held) and not held.endswith("ing") and held not in _EXCLUDING and not is_counted(held)
         return _build(sentence, words[: at + 2], at + 2) if stored else _build(sentence, words[:at], at + 1)
     home = next((nth for nth in range(1, len(words) - 1) if words[nth] in _LIVE and words[nth + 1] in PLACED), -1)
     if home > 0:
@@ -139,11 +145,20 @@ def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
     return None
 
 
+def is_state(told: ToldValue) -> bool:
+    """Return whether a value is a state that excludes others."""
+    return told.value[0] in _EXCLUDING
+
+
+def is_other_state(new: ToldValue, old: ToldValue) -> bool:
+    """Return whether one subject is told in two states that exclude each other: "is blocked", "is unblocked"."""
+    states = _EXCLUDING.get(new.value[0], frozenset())
+    return _have_one_subject(new, old) and old.value[0] in states and old.value[0] != new.value[0]
+
+
 def is_other_value(new: ToldValue, old: ToldValue) -> bool:
     """Return whether two values are of one kind, differ, and are given to one subject."""
-    if not new.subject & old.subject or not new.subject - old.subject <= _TOLD_BY_VALUE:
-        return False
-    if not old.subject - new.subject <= _TOLD_BY_VALUE | new.owner:
+    if not _have_one_subject(new, old):
         return False
     if (new.kind == old.kind and new.kind in COUNTED) or _are_places(new, old):
         mine, other = (
@@ -151,6 +166,15 @@ def is_other_value(new: ToldValue, old: ToldValue) -> bool:
         )
         return not (mine <= other or other <= mine)
     return {new.kind, old.kind} == {"number", "clock"} and (_is_hour(new) or _is_hour(old))
+
+
+def _have_one_subject(new: ToldValue, old: ToldValue) -> bool:
+    if not new.subject & old.subject:
+        return False
+    # "The database is on port 5433", "change the port of the database": the unit of a number is its name, too.
+    of_value = _list_terms([word for word in old.value if old.kind == "number" and not is_count(word)])
+    beside = new.subject - old.subject <= _TOLD_BY_VALUE | of_value
+    return beside and old.subject - new.subject <= _TOLD_BY_VALUE | _KINDS_OF_THINGS | new.owner
 
 
 def _are_places(new: ToldValue, old: ToldValue) -> bool:
@@ -202,7 +226,14 @@ def _is_until(words: Sequence[str], at: int) -> bool:
 
 def _find_time(words: Sequence[str]) -> int:
     """Return the place of the word before a number, a day or a time ("at nine"), -1 if there is none."""
-    return next((nth for nth in range(1, len(words) - 1) if words[nth] in PLACED and is_counted(words[nth + 1])), -1)
+    return next(
+        (
+            nth
+            for nth in range(1, len(words) - 1)
+            if words[nth] in PLACED and (is_counted(words[nth + 1]) or words[nth + 1 : nth + 2] in _UNITS)
+        ),
+        -1,
+    )
 
 
 def _find_copula(words: Sequence[str]) -> int:

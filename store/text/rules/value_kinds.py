@@ -11,6 +11,7 @@ PLACED = word_list("change", "placed")
 #: Kinds of which one may be told in place of another, and kinds that count or measure time.
 PLACES, COUNTED = frozenset({"name", "other", "place"}), frozenset({"number", "day", "date", "clock"})
 _MONTHS, _DAYS, _COUNTS = (word_list("change", kind) for kind in ("month", "day", "count"))
+_COUNT = re.compile(r"\d[\d.,:/-]*[a-z]{0,3}")
 _CLOCK = re.compile(r"\d{1,2}[:.]\d\d|\d{1,2}(?:am|pm)|noon|midnight")
 
 
@@ -51,7 +52,7 @@ def is_name(sentence: Worded, at: int, value: Sequence[str]) -> bool:
 
 def is_count(word: str) -> bool:
     """Return whether a word is a number."""
-    return word[0].isdigit() or word in _COUNTS
+    return bool(_COUNT.fullmatch(word)) or word in _COUNTS
 
 
 def is_counted(word: str) -> bool:

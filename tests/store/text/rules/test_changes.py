@@ -66,6 +66,10 @@ def test_no_statement_takes_the_place_of_one_on_another_subject() -> None:
         ("Nina is coming along.", "Nina isn\u2019t coming along any more."),
         ("We meet in room Oslo. The standup is at 9:30.", "We meet in room Lima now. The standup is at 10:15."),
         ("My favourite colour is green.", "My favourite colour is blue."),
+        ("Staging db is on port 5433.", "Change the staging db port to 5544, 5433 clashes with my local one."),
+        ("We use black for formatting.", "Let's switch from black to ruff format."),
+        ("Ticket BILL-204 is blocked by legal.", "BILL-204 is unblocked."),
+        ("The build is broken.", "The build is fixed."),
     ],
 )
 def test_what_takes_the_place(earlier: str, later: str) -> None:
@@ -95,6 +99,11 @@ def test_what_takes_the_place(earlier: str, later: str) -> None:
         ("The release is on 3 June.", "The release is actually called Heron."),
         ("The retro after the standup is at 11.", "The standup was moved to 10."),
         ("I no longer smoke.", "I no longer drink."),
+        ("The shop is open on Mondays.", "The shop is closed on Sundays."),
+        ("Door 3 is open.", "Door 4 is closed."),
+        ("My budget for the bike is 800.", "I sold the bike."),
+        ("We live in Lyon.", "We moved from Slack to Teams at work."),
+        ("We booked a table and a taxi.", "We cancelled the taxi."),
     ],
 )
 def test_what_does_not(earlier: str, later: str) -> None:
