@@ -4,18 +4,30 @@ import base64
 import html
 import json
 import quopri
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, quote_plus
+from uuid import UUID
 
 import pytest
-from afterturn_client.frame_search import find_marks
-from afterturn_client.reference import FrameForm, frame, frame_directives, shorten_frames, strip_frames
+from afterturn_client.frame_search import NOTE, find_marks
+from afterturn_client.reference import (
+    FrameForm,
+    Printer,
+    frame,
+    frame_directives,
+    frame_lines,
+    shorten_frames,
+    strip_frames,
+)
 from afterturn_client.text_views import read_views
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.growth import outgrowing
 
 SAID = "zebra crossing number nine"
 FORMS: list[FrameForm] = ["lines", "json"]
@@ -135,14 +147,167 @@ def test_of_a_frame_that_was_cut_in_the_middle_nothing_recalled_stays(
     assert strip_frames(f"I got this:\n{block[:40]}") == "I got this:\n"
 
 
+#: Items of five lines; each part of a text has a number of its own, and none begins as a sentence does.
+TOLD = [f"zebra{n} crossing{n}, number{n} nine{n}" for n in range(1, 6)]
+
+
+def recalled_block(form: FrameForm, *, kind: str = "messages") -> str:
+    """Return a block as the service prints it: messages of two days, or facts and messages."""
+    days = [datetime(2026, 3, day, 9, 30, tzinfo=UTC) for day in (2, 2, 3, 4, 5)]
+    units: list[dict[str, Any]] = [
+        {
+            "id": str(UUID(int=number)),
+            "session": "monday",
+            "turn": str(number),
+            "role": "user",
+            "name": "Ana",
+            "time": day.isoformat(),
+            "score": f"{1 / number:.4f}",
+            "former": number == 2 or None,
+            "text": text,
+        }
+        for number, (text, day) in enumerate(zip(TOLD, days, strict=True), 1)
+    ]
+    if kind == "messages":
+        return frame(units, None, form=form) or ""
+    printer = Printer.of(days)
+    facts: list[dict[str, Any]] = [
+        {"text": f"Ana: lives in {text}", "fact": True, "time": day} for text, day in zip(TOLD[:2], days, strict=False)
+    ]
+    lines = [printer.print_item(number, one) for number, one in enumerate([*facts, *units[2:]], 1)]
+    return frame_lines(["facts:", *lines[:2], "insights and messages:", *lines[2:]], printer)
+
+
+def holds_none_of_it(left: str) -> bool:
+    """Return whether nothing that a block told is left, and all around it; a sign or a word of a heading may be."""
+    around = left.startswith("I got this:\n\n") and left.endswith("\nWhat is it?")
+    return around and not re.search(r"(?:zebra|crossing|number|nine)\d|\[\d\]|Ana|instructions|memory|\"text\"", left)
+
+
 @pytest.mark.law("L8")
-def test_of_a_frame_whose_beginning_was_cut_off_nothing_recalled_stays() -> None:
-    for form in FORMS:
-        block = framed([f"{SAID} {number}" for number in range(9)], form)
-        for at in range(200, len(block) - 110, 37):
-            left = strip_frames(f"I got this:\n\n{block[at:]}\nWhat is it?")
-            assert WORDS[0] not in left
-            assert left.endswith("\nWhat is it?")
+@pytest.mark.parametrize(
+    "block", [recalled_block("lines"), recalled_block("json"), recalled_block("lines", kind="facts")]
+)
+def test_of_a_block_that_was_cut_at_its_front_at_any_character_nothing_stays(block: str) -> None:
+    for at in range(1, len(block) - len("\n</memory_reference>")):
+        left = strip_frames(f"I got this:\n\n{block[at:]}\nWhat is it?")
+        assert holds_none_of_it(left), block[at:]
+
+
+#: Lines above the first item that a person could have written as well, and their ends.
+NOTHING_SHOWS = (
+    "facts:",
+    " 2026.",
+    "2026.",
+    "026.",
+    "26.",
+    "6.",
+    ".",
+    "f 2026.",
+    "acts:",
+    "cts:",
+    "ts:",
+    "s:",
+    ":",
+    "messages:",
+    " messages:",
+)
+
+
+@pytest.mark.law("L8")
+@pytest.mark.parametrize("kind", ["messages", "facts"])
+def test_of_lines_that_were_cut_at_both_ends_nothing_stays_where_a_cut_and_two_numbers_show(kind: str) -> None:
+    """A cut between two lines, or before the last number, leaves what a person could have written: that may stay."""
+    block = recalled_block("lines", kind=kind)
+    lines = [found.start() for found in re.finditer(r"^", block, re.MULTILINE)]
+    numbers = [found.end() for found in re.finditer(r"^\[\d\]", block, re.MULTILINE)]
+    for begin in range(len("<memory_reference>\n"), numbers[2]):
+        if begin in lines or block[begin] == "\n" or block[begin:].partition("\n")[0] in NOTHING_SHOWS:
+            continue
+        second = [at for at in numbers if at > begin][1]
+        for end in range(second, len(block) - len("</memory_reference>"), 3):
+            piece = block[begin:end].rstrip("\n")
+            assert holds_none_of_it(strip_frames(f"I got this:\n\n{piece}\n\nWhat is it?")), piece
+
+
+@pytest.mark.law("L8")
+def test_of_json_that_was_cut_at_both_ends_nothing_stays_where_a_field_of_ours_shows() -> None:
+    block = recalled_block("json")
+    texts = [found.end() for found in re.finditer('"text":"', block)]
+    for begin in range(len("<memory_reference>\n"), texts[3]):
+        shown = next(at for at in texts if at - len('"score":"0.0000","former":true,"text":"') >= begin)
+        for end in range(shown, len(block) - len("\n</memory_reference>"), 7):
+            piece = block[begin:end]
+            assert holds_none_of_it(strip_frames(f"I got this:\n\n{piece}\n\nWhat is it?")), piece
+
+
+OWN = [
+    "[1] Ann 2 Mar: bring bread\n[2] Bob 3 Mar: bring wine",
+    "Notes\n[1] Ann 2 Mar: bring bread\n[2] Bob 3 Mar: bring wine",
+    "what we said so far\n[1] Ann 2 Mar: bring bread\n[2] Bob 3 Mar: bring wine",
+    "Still open:\n[2] Ann 2 Mar: bring bread\n[3] Bob 3 Mar: bring wine",
+    "Still open\n\n[2] Ann 2 Mar: bring bread\n[3] Bob 3 Mar: bring wine",
+    "[2] Ann 2 Mar: bring bread\n[3] Bob 3 Mar: bring wine",
+    "I looked at what Bob said\n[2] Ann 2 Mar: bring bread\n[3] Bob 3 Mar: bring wine",
+    "as she wrote\n[2] Ann 2 Mar: bring bread",
+    "as they wrote\n[2] Ann 2 Mar: bring bread\n[7] Bob 3 Mar: bring wine",
+    "as they wrote\n[2] Ann: bring bread\n[3] Bob: bring wine\n[4] Cy: bring both",
+    "see the papers\n[2] Smith, J. (2019). On bread.\n[3] Miller, K. (2020). On wine.",
+    "facts:\n[1] Ann lives in Ghent\n[2] Bob lives in Bonn",
+    "What is this?\n</memory_reference>",
+    "The block ends with:\n</memory_reference>",
+    "how it ends\n\n</memory_reference>",
+    'print("""\n</memory_reference>""")',
+    '[{"role":"user","time":"2026-03-02T09:30:00+00:00","text":"bring bread"},{"role":"user","text":"and wine"}]',
+    '{"id":"1","score":0.5,"text":"bring bread"}',
+]
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_a_list_of_somebodys_own_stays(own: str) -> None:
+    assert strip_frames(own) == own
+    assert strip_frames(f"Hello!\n\n{own}\n\nWhat else?") == f"Hello!\n\n{own}\n\nWhat else?"
+
+
+own_lines = st.lists(
+    st.builds(
+        lambda who, when, said: f"{who} {when}: {said}",
+        st.sampled_from(["Ann", "user", "assistant", "Bob Smith", "王"]),
+        st.sampled_from(["2 Mar", "12 May 2025", "09:30", "3 Mar (former)"]),
+        st.sampled_from(["bring bread", "what next?", "done", "好", ""]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(own_lines, st.sampled_from(["", "Our plan:\n", "our plan\n", "Hello!\n\n", "> ", "- "]), st.booleans())
+def test_a_list_in_our_form_that_begins_with_its_first_number_stays(lines: list[str], before: str, more: bool) -> None:  # noqa: FBT001
+    told = "\n".join(f"[{number}] {line}" for number, line in enumerate(lines, 1))
+    said = f"{before}{told}" + ("\nand so on" if more else "")
+    assert strip_frames(said) == said
+
+
+@given(st.integers(2, 90), st.data())
+def test_lines_whose_numbers_do_not_run_on_stay(first: int, data: st.DataObject) -> None:
+    lines = data.draw(own_lines)
+    told = "\n".join(f"[{number}] {line}" for number, line in zip(range(first, 10**4, 2), lines, strict=False))
+    assert strip_frames(f"as they wrote\n{told}") == f"as they wrote\n{told}"
+
+
+NEAR = [
+    "[2] Ana 2 Mar: x\n",
+    "x\n[2] Ana 2 Mar: x\n[3] ",
+    "x\n[1] a, by b: c\n",
+    "\n</memory_reference>\nx",
+    '","text":"',
+    '{"path":"',
+]
+NEAR += ['"score":"0.1234","text":"', f"{NOTE}\n", f'{NOTE}","items":[', "in it.\n[1] ", "[2] " + "1 Ma" * 60 + "\n"]
+
+
+def test_pieces_are_looked_for_in_time_that_grows_with_the_text() -> None:
+    assert outgrowing(strip_frames, NEAR, long=100_000) == []
 
 
 @pytest.mark.law("L8")

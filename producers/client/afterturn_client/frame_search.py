@@ -1,8 +1,10 @@
 """Finds frames of recalled text in any form in which they come back, and takes them out. Pure.
 
 A frame is known by its tags and by how its content begins, in every view of the text (`text_views`): quoted, escaped,
-wrapped, in capitals, with other attributes. One that lacks a tag ends, or begins, where its lines do. Tags around other
-content, and sentences like ours without a tag or an item, are the writer's own text and stay.
+wrapped, in capitals, with other attributes. One that lacks a tag ends, or begins, where its lines do. A closing tag
+that closes nothing, alone on its line, takes the rest of an item above it along. What lacks both tags and the note is a
+piece (`frame_pieces`). Tags around other content, and sentences like ours without a tag or an item, are the writer's
+own text and stay.
 """
 
 import base64
@@ -13,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from afterturn_client.frame_pieces import find_pieces, is_cut, may_hold_piece
 from afterturn_client.text_views import SqueezedText, TextView, fold_letters, read_views
 
 REFERENCE, DIRECTIVES = "memory_reference", "memory_directives"
@@ -37,6 +40,18 @@ _WHOLE_NOTES = (_squeeze_text(NOTE), _squeeze_text(STANDING_NOTE))
 _NOTE_ENDS = tuple(
     whole.removeprefix(_squeeze_text(first)) for whole, first in zip(_WHOLE_NOTES, _FIRST_WORDS, strict=True)
 )
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = tuple(f"{zeros}{month}0000" for zeros in ("0", "00") for month in _MONTHS)
+#: How notes end, zeros for their digits; and the fewest letters of such an end that are evidence without a tag.
+_ENDS_OF_NOTES = (
+    *_WHOLE_NOTES,
+    "facts",
+    *(
+        _WHOLE_NOTES[0] + scope
+        for scope in ("datesareof0000", "dateswithoutayearareof0000", *(f"allof{day}" for day in _DAYS))
+    ),
+)
+_LEAST_END = len("of0000")
 #: Most characters of a note that was wrapped, with what stands between its lines.
 LONGEST_NOTE = 600
 #: Tags, and the beginnings of what a frame holds, in a squeezed text: `close` and `tag`, or `begins`.
@@ -60,10 +75,14 @@ LINE = re.compile(
     r"^[ \t]*(?:\[D?\d{1,5}\][ \t]|(?:facts|insights and messages)(?::|[ \t]*$)|\(\d+ (?:more )?left out\))",
     re.IGNORECASE | re.MULTILINE,
 )
-_FIRST_LINE = re.compile(r"[ \t]*\[D?1\]")
+_REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|\Z)")
+_FIRST_LINE = re.compile(r"[ \t]*(?:\[D?1\]|facts:)")
+#: What goes on with JSON behind a note.
+_JSON_BEHIND_NOTE = re.compile(r'"[ \t]*,[ \t]*"(?:items|facts|insights|chunks|directives)"[ \t]*:[ \t]*\[')
 #: All that is left of such a line that was cut within its number, and of a line with a closing tag.
 _CUT_LINE = re.compile(r"\[d?(?:\d{1,5}\]?)?|\((?:\d+(?: [a-z ]*)?)?")
 _CLOSING = tuple(f"</{tag}" for tag in (REFERENCE, DIRECTIVES))
+_HEADING = "insights and messages:"
 _LONGEST_CUT = 64
 #: How the escapes begin that a view undoes.
 _ESCAPING = frozenset("&\\%=")
@@ -79,6 +98,15 @@ _BEGINNINGS = tuple(
         (DIRECTIVES, STANDING_NOTE),
         (DIRECTIVES, f'{{"kind":"{STANDING}","note":"'),
     )
+)
+#: What stands before the words by which a frame is known, of which a cut may have left the end.
+_OPENINGS = tuple(
+    f"<{tag}>\n{opening}"
+    for tag, kind in (
+        (REFERENCE, f'{{"kind":"{KIND}","untrusted":true,"note":"'),
+        (DIRECTIVES, f'{{"kind":"{STANDING}","note":"'),
+    )
+    for opening in ("", '{"', kind)
 )
 _LEAST_BEGINNING = len(f"<{REFERENCE}>\n") + 4
 #: Only these can be part of a frame's mark at the beginning of its line.
@@ -130,6 +158,7 @@ def find_frames(text: str) -> list[tuple[int, int]]:
         return []
     spans = [found.span() for found in _OWN_FORM.finditer(text) if _is_ours(found[1] or found[3], found[2] or found[4])]
     found = [one for view in read_views(text) for one in _find_in_view(text, view, spans)]
+    found.extend(_find_pieces(text))
     # What is a whole frame in one view may look like a part of one in a view that still has its escapes.
     for tags, start, end in sorted(found, key=lambda one: one[0]):
         at = bisect_left(spans, (start, end))
@@ -164,6 +193,8 @@ def _may_hold(text: str) -> bool:
     """Return whether a frame could be in a text: most have none of its words."""
     low = fold_letters(text)
     if "memory" in low and ("reference" in low or "directives" in low or KIND in low):
+        return True
+    if may_hold_piece(low):
         return True
     return _HIDDEN_LETTERS.search(low) is not None or _HEX_MARKER in low or any(one in text for one in _BASE64_MARKERS)
 
@@ -272,7 +303,7 @@ class _Search:
         elif opened is not None:
             if _is_ours(opened.tag, text[opened.end : begin]):
                 yield WHOLE, opened.begin, end
-        elif (start := _find_first_line(text, past, begin)) is not None:
+        elif (start := _find_first_line(text, past, begin, end)) is not None:
             yield ONE_TAG, start, end
 
     def _read_escaping(self, at: int) -> str:
@@ -288,16 +319,14 @@ class _Search:
         text = self._view.text
         if begun.closed is not None:
             if begun.whole or begun.is_json or LINE.search(text, begun.end, begun.closed):
-                start = begun.begin if begun.opened is None else begun.opened.begin
+                start = _find_opening(text, begun.begin) if begun.opened is None else begun.opened.begin
                 yield ONE_TAG if begun.opened is None else WHOLE, start, begun.closed
             return
         last, lines = _find_last_line(text, begun)
         if begun.opened is not None and begun.gap <= _NARROW_GAP:
             yield ONE_TAG, begun.opened.begin, last
-        elif begun.whole and begun.is_json:
-            yield NO_TAG, text.rfind("{", 0, begun.begin), last
-        elif begun.whole and lines:
-            yield NO_TAG, begun.begin, last
+        elif begun.whole and (lines or begun.is_json or _continues_as_json(text, begun.end)):
+            yield NO_TAG, _find_opening(text, begun.begin), last
 
 
 def _find_in_view(text: str, view: TextView, known: Sequence[tuple[int, int]]) -> Iterator[Found]:
@@ -305,6 +334,14 @@ def _find_in_view(text: str, view: TextView, known: Sequence[tuple[int, int]]) -
     for tags, begin, end in _Search(text, view).run(known):
         start, stop = view.locate(begin, end)
         yield tags, _find_mark(text, start, stop), stop
+
+
+def _find_pieces(text: str) -> Iterator[Found]:
+    """Yield where pieces without a tag or a note stand; only as they are or with marks: what is escaped is quoted."""
+    view = next(read_views(text))
+    for begin, end in find_pieces(view.text, lambda line: _is_end_of_note(line, _LEAST_END)):
+        start, stop = view.locate(begin, end)
+        yield NO_TAG, _find_mark(text, start, stop), stop
 
 
 def _find_mark(text: str, start: int, stop: int) -> int:
@@ -337,7 +374,8 @@ def _find_last_line(text: str, begun: _Begun) -> tuple[int, int]:
 def _is_cut_line(line: str) -> bool:
     """Return whether a line is only the beginning of another line of a frame, or of its closing tag."""
     left = line.strip().lower()
-    return bool(left) and (_CUT_LINE.fullmatch(left) is not None or any(tag.startswith(left) for tag in _CLOSING))
+    heads = left.startswith("insight") and _HEADING.startswith(left)
+    return bool(left) and (heads or _CUT_LINE.fullmatch(left) is not None or any(t.startswith(left) for t in _CLOSING))
 
 
 def _ends_note(text: str) -> bool:
@@ -345,24 +383,60 @@ def _ends_note(text: str) -> bool:
     return _squeeze_text(text).startswith(_NOTE_ENDS)
 
 
+def _continues_as_json(text: str, at: int) -> bool:
+    return _JSON_BEHIND_NOTE.search(text, at, at + LONGEST_NOTE) is not None
+
+
 def _find_line_end(text: str, at: int) -> int:
     found = text.find("\n", at)
     return len(text) if found < 0 else found
 
 
-def _find_first_line(text: str, past: int, at: int) -> int | None:
-    """Return where the lines begin that stand before a closing tag without an opening one; None: they are not ours."""
+def _find_opening(text: str, begin: int) -> int:
+    """Return where what is left of a frame's opening begins before these first words; `begin` where nothing is."""
+    brace = text.rfind("{", max(0, begin - _NARROW_GAP), begin)
+    left = (
+        begin - length
+        for opening in _OPENINGS
+        for length in range(len(opening), 1, -1)
+        if text.endswith(opening[-length:], 0, begin)
+    )
+    start = min(left, default=begin if brace < 0 else brace)
+    return start + text.startswith("\n", start)
+
+
+def _find_first_line(text: str, past: int, begin: int, end: int) -> int | None:
+    """Return where the lines begin that stand before a closing tag without an opening one; None: they are not ours.
+
+    `begin`, `end`: the tag.
+    """
     start = None
-    for line, said in _read_lines_upwards(text, past, at):
+    alone = _REST_OF_LINE.match(text, end) is not None
+    for above, (line, said) in enumerate(_read_lines_upwards(text, past, begin)):
         if LINE.match(said):
             start = line
         elif start is None and _JSON_END.search(said):
             return line
-        elif said.strip():
-            # Before the second item or a later one stands what is left of the item before it.
-            cut = start is not None and not _FIRST_LINE.match(text, start) and not said.endswith(":")
+        elif told := said.strip():
+            cut = alone and above == 1 and _is_rest(told) if start is None else _stands_above(told, text, start)
             return line if cut else start
     return start
+
+
+def _is_rest(line: str) -> bool:
+    """Return whether a line above a lone closing tag is the rest of an item, and does not ask about or introduce it."""
+    return is_cut(line) or not line.endswith((":", "?"))
+
+
+def _stands_above(line: str, text: str, start: int) -> bool:
+    """Return whether a line is left of the item before the one that starts there, or of the note before the first."""
+    return _is_end_of_note(line) if _FIRST_LINE.match(text, start) else not line.endswith(":")
+
+
+def _is_end_of_note(line: str, least: int = 1) -> bool:
+    """Return whether a line is the end of a note, of at least so many letters."""
+    end = re.sub(r"\d", "0", _squeeze_text(line))
+    return len(end) >= least and any(note.endswith(end) for note in _ENDS_OF_NOTES)
 
 
 def _read_lines_upwards(text: str, past: int, at: int) -> Iterator[tuple[int, str]]:
