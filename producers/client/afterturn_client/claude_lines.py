@@ -37,6 +37,8 @@ _MARKED = (
     "[SYSTEM NOTIFICATION - NOT USER INPUT]",
     "Stop hook feedback:",
 )
+#: Why a model stopped when its turn was over; another reason, or none, may be that of a turn that was cut off.
+_ENDINGS = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal"})
 #: The model of an answer that the program wrote itself, and texts of such answers; older versions name no model.
 _NO_MODEL = "<synthetic>"
 _NO_ANSWER = re.compile(r"No response requested\.|\(no content\)|API Error: \d{3} \{.*\}(?: · .*)?", re.DOTALL)
@@ -57,6 +59,8 @@ def read_claude(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
             continue
         told.add((line.name, line.text))
         yield line
+        if line.kind is LineKind.ANSWER and entry["message"].get("stop_reason") in _ENDINGS:
+            yield Line(LineKind.END)
 
 
 def _read_user(entry: Mapping[str, Any]) -> Line | None:

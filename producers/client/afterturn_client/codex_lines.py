@@ -13,7 +13,8 @@ from typing import Any
 from afterturn_client.transcript_lines import Line, LineKind, describe_pictures, join_parts, read_parts, read_time
 
 _NAMING = frozenset({"turn_context", "task_started", "turn_started"})
-_ENDING = frozenset({"task_complete", "turn_complete", "turn_aborted"})
+_COMPLETED = frozenset({"task_complete", "turn_complete"})
+_ENDING = _COMPLETED | {"turn_aborted"}
 _EVENTS = {"user_message": "user", "agent_message": "assistant"}
 #: What the program puts into a person's role, for the model.
 _OWN = re.compile(
@@ -41,6 +42,11 @@ def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
             held = [replace(line, name=turn) if line.name in used else line for line in held]
         elif kind in _ENDING:
             turn = ""
+            if kind in _COMPLETED:
+                yield from held
+                used |= {one.name for one in held if one.name}
+                held = []
+                yield Line(LineKind.END)
         elif kind in _EVENTS or (kind == "message" and role not in with_events):
             line = _read_said(role, payload, at, turn)
             if line is not None:

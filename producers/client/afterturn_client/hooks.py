@@ -7,15 +7,16 @@ is written to standard output.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from afterturn_client.client import Afterturn
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.hook_program import say
-from afterturn_client.kept_turns import add_piece, keep_turn, keep_turns
+from afterturn_client.kept_turns import add_piece, find_unkept, holds, keep_turn, keep_turns
 from afterturn_client.projects import find_project
 from afterturn_client.prompt_questions import find_question
 from afterturn_client.reference import shorten_frames
@@ -58,10 +59,14 @@ def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
 def keep_last_turn(memory: Afterturn, agent: str, event: Event) -> str:
     """Store the turn that has just ended, once however often the hook is called. Has no output.
 
-    Called again for a turn that went on, it stores what came after.
+    Called again for a turn that went on, it stores what came after. Prompts before it that have no end of their own (a
+    second prompt came while the agent worked, or it was interrupted) are stored as the turns that they are.
     """
-    if (turn := _last_turn(agent, event)) is not None:
-        keep_turn(memory, _session_of(event), turn)
+    turns = _find_ended_turns(agent, event)
+    if len(turns) == 1:
+        keep_turn(memory, _session_of(event), turns[0])
+    elif turns:
+        keep_turns(memory, _session_of(event), turns)
     return ""
 
 
@@ -71,7 +76,8 @@ def keep_finished_turns(memory: Afterturn, agent: str, event: Event) -> str:
     The turn under way is left to the hook of its end, and so are turns that the file does not name: that hook knows
     their names. Has no output.
     """
-    turns = [turn for turn in _read_transcript(agent, event, prompts=2).turns[:-1] if turn.answer][-CAUGHT_UP:]
+    read = _read_transcript(agent, event, prompts=2).turns
+    turns = [turn for turn, following in pairwise(read) if turn.answered or turn.asked != following.asked][-CAUGHT_UP:]
     if nameless := sum(not turn.named for turn in turns):
         say(f"turns that the transcript does not name: {nameless}; they are kept only when they end")
     if named := [turn for turn in turns if turn.named]:
@@ -116,22 +122,36 @@ def _read_transcript(agent: str, event: Event, *, prompts: int = 1) -> Transcrip
     return read
 
 
-def _last_turn(agent: str, event: Event) -> TranscriptTurn | None:
-    """Return the turn that ended; its id and the end of its answer come from the event where it has them."""
+def _find_ended_turns(agent: str, event: Event) -> list[TranscriptTurn]:
+    """Return the turn that ended, behind those before it that no hook was told of.
+
+    Its id and the end of its answer come from the event where it has them.
+    """
     read = _read_transcript(agent, event)
     said = make_storable(str(event.get("last_assistant_message") or "")).strip()
     name = str(event.get("turn_id") or "")
     if not read.open:
         if said and not read.turns and event.get("transcript_path"):
             say("no prompt was found in the transcript; nothing was kept")
-        return None
-    last = read.turns[-1]
-    if name and last.named and last.name != name:
+        return []
+    at = _find_ended(read.turns, name, said)
+    if at is None:
         say("the transcript does not hold the turn yet; nothing was kept")
-        return None
+        return []
+    ended = read.turns[at]
     # The transcript may be written a moment later than the hook is called.
-    answered = last.answered if said in read.dismissed else add_piece(last.answered, said)
-    return replace(last, name=name or last.name, answered=answered) if answered else None
+    answered = ended.answered if said in read.dismissed else add_piece(ended.answered, said)
+    ended = replace(ended, name=name or ended.name, answered=answered)
+    return [*find_unkept(read.turns[:at], ended), ended] if answered else []
+
+
+def _find_ended(turns: Sequence[TranscriptTurn], name: str, said: str) -> int | None:
+    """Return the place of the turn that ended: the last, or one before a newer prompt; None: it is not there yet."""
+    last = len(turns) - 1
+    if name and turns[last].named:
+        return next((at for at in range(last, -1, -1) if turns[at].name == name), None)
+    is_answered = not said or bool(turns[last].answered) or not last or not holds(turns[last - 1].answer, said)
+    return last if is_answered else last - 1
 
 
 def _add_context(event: str, content: str) -> str:

@@ -15,21 +15,28 @@ from afterturn_client.turns import Message, NewTurn
 
 #: Into how many stored turns one turn may be divided, each with what came after the one before.
 MOST_PARTS = 8
+#: How many turns before the one that ended may be stored with it.
+MOST_EARLIER = 4
 #: What the service writes in the place of a secret, and a secret.
 _REDACTED, _SECRET = re.compile(r"\[REDACTED:\w+\]"), ".{1,8192}?"
 
 
 def keep_turn(memory: Afterturn, session_id: str, turn: TranscriptTurn) -> None:
-    """Store a turn. Where it was stored with less of its answer, store the rest under a name that follows from it."""
+    """Store a turn. Where it was stored with less of its answer, store the rest under a name that follows from it.
+
+    The rest has what was asked since, too.
+    """
     part = turn
     for _ in range(MOST_PARTS):
         try:
             memory.add_turn(session_id, write_messages(part), turn_id=part.name)
         except TurnConflictError:
-            rest = _find_missing(part.answered, memory.turn_status(session_id, part.name))
+            stored = memory.turn_status(session_id, part.name)
+            rest, added = _find_missing("assistant", part.answered, stored), _find_missing("user", part.added, stored)
             if not rest:
                 return
-            part = replace(turn, name=f"{turn.name}:{_digest(rest[0])}", asked="", answered=rest)
+            name, asked = f"{turn.name}:{_digest(rest[0])}", "\n\n".join(added)
+            part = replace(turn, name=name, asked=asked, added=added, answered=rest)
         else:
             return
     say(f"a turn went on more than {MOST_PARTS} times; what came last was not kept")
@@ -48,7 +55,7 @@ def keep_turns(memory: Afterturn, session_id: str, turns: Sequence[TranscriptTur
 
 def add_piece(answered: tuple[str, ...], said: str) -> tuple[str, ...]:
     """Return the pieces of an answer with what was said last, which the pieces may hold already, or begin to."""
-    if not said or _holds(" ".join(answered), said):
+    if not said or holds(" ".join(answered), said):
         return answered
     for n in range(len(answered)):
         if _plain(said).startswith(_plain(" ".join(answered[n:]))):
@@ -57,19 +64,36 @@ def add_piece(answered: tuple[str, ...], said: str) -> tuple[str, ...]:
 
 
 def write_messages(turn: TranscriptTurn) -> list[Message]:
-    """Return the messages of a turn: what was asked, where anything was, and the answer."""
+    """Return the messages of a turn: what was asked, where anything was, and the answer, where there is one."""
     asked = [Message("user", turn.asked, timestamp=turn.asked_at)] if turn.asked else []
-    return [*asked, Message("assistant", turn.answer, timestamp=turn.answered_at)]
+    answered = [Message("assistant", turn.answer, timestamp=turn.answered_at)] if turn.answered else []
+    return [*asked, *answered]
 
 
-def _find_missing(answered: Sequence[str], stored: TurnStatus) -> tuple[str, ...]:
-    """Return the pieces of an answer that are not stored; frames and secrets never are."""
-    kept = _plain(" ".join(str(one.content) for one in stored.messages if one.role == "assistant"))
-    pieces = [_plain(strip_frames(piece[:LONGEST_MESSAGE])) for piece in answered]
+def find_unkept(turns: Sequence[TranscriptTurn], following: TranscriptTurn) -> list[TranscriptTurn]:
+    """Return those of the turns before the `following` one that no hook may have been told the end of, oldest first.
+
+    An agent tells of no end where a prompt was interrupted, or another one came before its answer. Turns are stored
+    once, so one too many does no harm. A prompt that was asked again in the same words is left out.
+    """
+    found = list[TranscriptTurn]()
+    for turn in reversed(turns[-MOST_EARLIER:]):
+        if turn.ended or (turn.answered and not turn.named):
+            break
+        if turn.answered or turn.asked != following.asked:
+            found.insert(0, turn)
+        following = turn
+    return found
+
+
+def _find_missing(role: str, said: Sequence[str], stored: TurnStatus) -> tuple[str, ...]:
+    """Return the pieces of what a role said that are not stored; frames and secrets never are."""
+    kept = _plain(" ".join(str(one.content) for one in stored.messages if one.role == role))
+    pieces = [_plain(strip_frames(piece[:LONGEST_MESSAGE])) for piece in said]
     begin, end = _find_redacted(kept, " ".join(pieces))
     missing, at = list[str](), 0
-    for told, piece in zip(answered, pieces, strict=True):
-        if not _holds(kept, piece) and not (at < end and at + len(piece) > begin):
+    for told, piece in zip(said, pieces, strict=True):
+        if not holds(kept, piece) and not (at < end and at + len(piece) > begin):
             missing.append(told)
         at += len(piece) + 1
     return tuple(missing)
@@ -83,7 +107,7 @@ def _find_redacted(kept: str, text: str) -> tuple[int, int]:
     return found.span() if found else (0, 0)
 
 
-def _holds(text: str, piece: str) -> bool:
+def holds(text: str, piece: str) -> bool:
     """Return whether a text holds the words of a piece, however they are spaced."""
     return f" {_plain(piece)} " in f" {_plain(text)} "
 

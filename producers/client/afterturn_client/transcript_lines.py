@@ -19,6 +19,8 @@ class LineKind(enum.Enum):
     ADDED = enum.auto()
     #: A piece of a model's answer.
     ANSWER = enum.auto()
+    #: The end of a turn, of which the agent tells its hooks.
+    END = enum.auto()
     #: What stands in the place of an answer and is none: an error of the model's service.
     DISMISSED = enum.auto()
     #: A command to the interface: it ends the turn before. With arguments it begins one, where a model answers it.

@@ -32,12 +32,16 @@ class TranscriptTurn:
     """One turn: what was asked, and the pieces of the answer so far; times as RFC 3339 text, None where none is told.
 
     `name` is the id that the file has for it; where it has none (`named` is False), it is made from the prompt.
+    `added`: what was asked while the turn was under way, which `asked` holds as well. `ended`: the file says that the
+    turn came to its end; False where it was interrupted, is under way, or the file does not say.
     """
 
     name: str
     asked: str = field(repr=False)
     answered: tuple[str, ...] = field(default=(), repr=False)
+    added: tuple[str, ...] = field(default=(), repr=False)
     named: bool = True
+    ended: bool = False
     asked_at: str | None = None
     answered_at: str | None = None
 
@@ -122,6 +126,9 @@ def _join_turns(lines: Iterable[Line], unreadable: int) -> Transcript:
             dismissed.add(line.text)
         elif line.kind in (LineKind.COMMAND, LineKind.NOTICE):
             is_open = bool(turns) and line.kind is LineKind.NOTICE
+        elif line.kind is LineKind.END:
+            if is_open:
+                turns[current] = replace(turns[current], ended=True)
         elif is_open:
             turns[current] = (_add_words if line.kind is LineKind.ADDED else _add_answer)(turns[current], line)
     return Transcript(tuple(turns.values()), is_open, frozenset(dismissed), unreadable)
@@ -141,11 +148,13 @@ def _promote_commands(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _add_words(turn: TranscriptTurn, line: Line) -> TranscriptTurn:
-    return replace(turn, asked=f"{turn.asked}\n\n{line.text}"[:LONGEST_MESSAGE])
+    asked = f"{turn.asked}\n\n{line.text}"[:LONGEST_MESSAGE]
+    return replace(turn, asked=asked, added=(*turn.added, line.text), ended=False)
 
 
 def _add_answer(turn: TranscriptTurn, line: Line) -> TranscriptTurn:
-    return replace(turn, answered=(*turn.answered, line.text), answered_at=line.at or turn.answered_at)
+    answered = (*turn.answered, line.text)
+    return replace(turn, answered=answered, answered_at=line.at or turn.answered_at, ended=False)
 
 
 def _derive_name(line: Line, taken: Mapping[str, object]) -> str:

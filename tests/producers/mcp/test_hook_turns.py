@@ -11,6 +11,7 @@ from tests.producers.mcp.test_hook_echoes import entry, run_hook
 from tests.serving import serve
 
 SESSION = "5f2d9a10"
+PLACE = {"bank": "default", "session_id": SESSION}
 SECRET = "sk-ant-api03-" + "Ab3dEf9hIj2kLm5nOp8qRs1tUv4wXy7z" * 2
 
 
@@ -23,20 +24,28 @@ class Agent:
         self.lines: list[str] = []
 
     def write(self, *lines: tuple[str, Any, str]) -> None:
-        self.lines += [entry(*line) for line in lines]
+        self.lines += [queue(line[1]) if line[0] == "attachment" else entry(*line) for line in lines]
         self.file.write_text("\n".join(self.lines) + "\n")
 
     async def run(self, event: str, **more: Any) -> None:
         await run_hook(self.url, self.tenant.token, event, {**self.event, **more})
 
+    async def names(self) -> list[str]:
+        turns = (await self.tenant.http.get("/api/v1/turns", params=PLACE)).json()["turns"]
+        return [turn["turn_id"] for turn in turns]
+
     async def kept(self) -> list[list[str]]:
-        place = {"bank": "default", "session_id": SESSION}
-        turns = (await self.tenant.http.get("/api/v1/turns", params=place)).json()["turns"]
         found = []
-        for turn in turns:
-            status = await self.tenant.http.get("/api/v1/turns", params={**place, "turn_id": turn["turn_id"]})
+        for name in await self.names():
+            status = await self.tenant.http.get("/api/v1/turns", params={**PLACE, "turn_id": name})
             found.append([message["content"] for message in status.json()["messages"]])
         return found
+
+
+def queue(text: str) -> str:
+    """Return the line of a prompt that was typed, and told to the model, while a turn was under way."""
+    told = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
+    return json.dumps({"type": "attachment", "attachment": told})
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["transcript in time", "transcript late"])
@@ -64,6 +73,61 @@ async def test_a_turn_that_went_on_is_kept_whole_and_once(
     assert [len(turn) for turn in kept[1:]] == [1, 1, 1]
     assert "REDACTED" in kept[1][0]
     assert [kept[2], kept[3]] == [[pieces[2]], [pieces[3]]]
+
+
+INTERRUPTED = ("user", "[Request interrupted by user]", "i")
+FIRST, SECOND = ("user", "Fix the mill", "p1"), ("user", "And the gear", "p2")
+PART, DONE = ("assistant", "Working on it.", "a1"), ("assistant", "The gear has 17 teeth.", "a2")
+HELLO, HI = ("user", "Hello", "p0"), ("assistant", "Hi.", "a0")
+AGAIN, HASTE = ("user", FIRST[1], "p2"), ("user", "Quickly", "p3")
+QUEUED = ("attachment", "Mind the belt", "q")
+Lines = list[tuple[str, Any, str]]
+#: What is added to the transcript before the hook of a turn's end is called, each time twice; and the turns kept.
+ENDS: dict[str, tuple[list[Lines], dict[str, list[tuple[str, Any, str]]]]] = {
+    "a second prompt before an answer": ([[FIRST, SECOND, DONE]], {"p1": [FIRST], "p2": [SECOND, DONE]}),
+    "an interruption": ([[FIRST, INTERRUPTED, SECOND, DONE]], {"p1": [FIRST], "p2": [SECOND, DONE]}),
+    "an interruption within an answer": (
+        [[FIRST, PART, INTERRUPTED, SECOND, DONE]],
+        {"p1": [FIRST, PART], "p2": [SECOND, DONE]},
+    ),
+    "a second prompt within an answer": (
+        [[FIRST, PART, SECOND, DONE]],
+        {"p1": [FIRST, PART], "p2": [SECOND, DONE]},
+    ),
+    "three prompts": ([[FIRST, SECOND, HASTE, DONE]], {"p1": [FIRST], "p2": [SECOND], "p3": [HASTE, DONE]}),
+    "the same prompt again": ([[FIRST, AGAIN, DONE]], {"p2": [AGAIN, DONE]}),
+    "turns before and after": (
+        [[HELLO, HI], [FIRST, SECOND, DONE], [HASTE, PART]],
+        {"p0": [HELLO, HI], "p1": [FIRST], "p2": [SECOND, DONE], "p3": [HASTE, PART]},
+    ),
+    "a turn that went on": (
+        [[FIRST, SECOND, PART], [DONE]],
+        {"p1": [FIRST], "p2": [SECOND, PART], "p2:": [DONE]},
+    ),
+    "the next prompt is there already": (
+        [[FIRST, PART, SECOND], [DONE]],
+        {"p1": [FIRST, PART], "p2": [SECOND, DONE]},
+    ),
+    "words while a turn went on": ([[FIRST, PART], [QUEUED, DONE]], {"p1": [FIRST, PART], "p1:": [QUEUED, DONE]}),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_prompts_before_one_end_are_kept_in_order_once_under_their_own_names(
+    world: World, ana: Tenant, tmp_path: Path, name: str
+) -> None:
+    ends, turns = ENDS[name]
+    async with serve(world.app) as url:
+        agent = Agent(url, ana, tmp_path)
+        for lines in ends:
+            agent.write(*lines)
+            said = [text for kind, text, _ in lines if kind == "assistant"][-1]
+            for _ in range(2):
+                await agent.run("stop", last_assistant_message=said)
+        agent.write(("user", "under way", "p9"))
+        await agent.run("pre-compact")
+        assert await agent.kept() == [[text for _, text, _ in turn] for turn in turns.values()]
+        assert [one[:3] for one in await agent.names()] == [*turns]
 
 
 async def test_one_turn_that_is_refused_loses_no_other(world: World, ana: Tenant, tmp_path: Path) -> None:
