@@ -1,7 +1,7 @@
 """Tells which facts a denial without a value ends: "We no longer have a dog" names a kind, and none of its values.
 
 They are the speaker's facts of these kinds that hold; those that no worker has put in order yet; and those that the
-newest messages of the session state before it.
+newest messages of the session state before it. One without kinds ("Just kidding") ends what the last of these states.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.corrected_facts import BEFORE, CHARACTERS, WaitingFact
 from store.driver_rows import DriverRow, fetch_rows
-from store.text.rules.endings import Ending, end_fact
+from store.text.rules.endings import Ending, end_fact, take_back
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.model import ExtractedFact, MessageText
 
@@ -83,8 +83,9 @@ async def find_ended(
         (one.bank, one.user_id, one.subject, kind, nth) for nth, one in enumerate(said) for kind in one.ending.kinds
     ]
     names = ("banks", "users", "subjects", "kinds", "nths")
-    arguments = dict(zip(names, map(list, zip(*asked, strict=True)), strict=True))
-    held = await fetch_rows(connection, HOLDING, {"host": host, "most": MOST, "searched": SEARCHED, **arguments})
+    arguments = {name: [one[nth] for one in asked] for nth, name in enumerate(names)}
+    limits = {"most": MOST, "searched": SEARCHED}
+    held = await fetch_rows(connection, HOLDING, {"host": host, **limits, **arguments}) if asked else []
     return [
         _deny_all(one, [row for row in held if row.nth == nth], before.get(one.unit_id, ()), waiting)
         for nth, one in enumerate(said)
@@ -95,6 +96,9 @@ def _deny_all(
     one: SaidEnding, held: Sequence[DriverRow], messages: Sequence[DriverRow], waiting: Sequence[WaitingFact]
 ) -> Sequence[ExtractedFact]:
     name, subject = (one.name or "").strip() or None, one.subject.casefold()
+    if not one.ending.kinds:
+        said = [MessageText(MINED_ROLE, row.content, row.name) for row in messages[:1]]
+        return [take_back(one.ending, fact, name) for of in said for fact in find_facts(of, 0) if not fact.denied]
     ended: dict[tuple[str, str], str] = {}
     for fact in waiting:
         if fact.identity.subject == subject and fact.identity.fact_id in one.ending.kinds and not fact.denied:

@@ -14,7 +14,7 @@ from store.text.rules.dates import find_dates
 from store.text.rules.fact_rules import RULES
 from store.text.rules.facts import MINED_ROLE, cut_value
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
-from store.text.rules.repeated import find_repeated
+from store.text.rules.retractions import find_unstated
 from store.text.rules.rule import Rule, ValueShape
 
 #: Most corrections of one message that are read.
@@ -66,7 +66,7 @@ def find_corrections(message: MessageText, ordinal: int) -> list[Correction]:
     low = message.content.lower()
     if message.role != MINED_ROLE or not ("not " in low and _MAY_CORRECT.search(low)):
         return []
-    said = mask_spans(message.content, find_repeated(message.content, message.name))
+    said = mask_spans(message.content, find_unstated(message.content, message.name))
     found = dict[int, Correction]()
     for pattern in (_NOT_THEN, _THEN_NOT):
         for match in islice(pattern.finditer(said), MOST):

@@ -1,10 +1,11 @@
 """Finds denials that name no value: "We no longer have a dog", "I quit my job", "My girlfriend and I broke up".
 
-They end the facts of a kind, whose values stand in earlier messages. Pure; English.
+They end the facts of a kind, whose values stand in earlier messages; "Just kidding" at the beginning of a message ends
+those that the speaker's message before it states. Pure; English.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from re import Pattern
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from store.text.rules.addresses import mask_spans
 from store.text.rules.facts import MINED_ROLE, SOMEBODY
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
-from store.text.rules.repeated import find_repeated
+from store.text.rules.retractions import find_unstated, takes_back_message_before
 from store.text.rules.rule import HAVE_JUST, any_of, compile_value
 from store.text.rules.statements import is_stated
 
@@ -115,7 +116,10 @@ _SAYS = {"user_employer": "{who} has left {value}.", "user_job": "{who} has ceas
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of all facts of some kinds; `span` is that of the words that tell it."""
+    """The end of all facts of some kinds; without kinds, of those of the speaker's message before.
+
+    `span` is that of the words that tell it.
+    """
 
     ordinal: int
     kinds: tuple[str, ...]
@@ -129,13 +133,16 @@ def find_endings(message: MessageText, ordinal: int) -> list[Ending]:
     """
     if message.role != MINED_ROLE:
         return []
+    taken_back = takes_back_message_before(message.content)
+    first = [] if taken_back is None else [Ending(ordinal, (), TextSpan(*taken_back))]
     low = message.content.lower()
     needed = [ready for ready in _READY if any(need in low for need in ready[1].needs)]
     patterns = [(pattern, one) for pattern, one in needed if pattern.search(message.content)]
     if not patterns:
-        return []
-    said = mask_spans(message.content, find_repeated(message.content, message.name))
-    return sorted(islice(_iterate_endings(said, ordinal, patterns), MOST), key=lambda ending: ending.span)
+        return first
+    said = mask_spans(message.content, find_unstated(message.content, message.name))
+    found = islice(_iterate_endings(said, ordinal, patterns), MOST)
+    return [*first, *sorted(found, key=lambda ending: ending.span)]
 
 
 def _iterate_endings(said: str, ordinal: int, patterns: Sequence[tuple[Pattern[str], _Phrase]]) -> Iterator[Ending]:
@@ -163,3 +170,9 @@ def end_fact(ending: Ending, fact_id: str, key: str, value: str, subject: str | 
         span=ending.span,
         denied=True,
     )
+
+
+def take_back(ending: Ending, fact: ExtractedFact, subject: str | None) -> ExtractedFact:
+    """Return the denial that ends a fact whose speaker takes it back."""
+    denial = end_fact(ending, fact.fact_id, fact.key.casefold(), fact.value, subject)
+    return replace(denial, statement=f"{subject or SOMEBODY} did not mean it: {fact.statement}")

@@ -13,7 +13,7 @@ from store.text.rules.fact_rules import OWN_NAME, RULES
 from store.text.rules.introductions import find_introductions
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import name_object
-from store.text.rules.repeated import find_repeated
+from store.text.rules.retractions import find_unstated
 from store.text.rules.rule import SPACE, Rule, ValueShape
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
@@ -87,7 +87,7 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     low = message.content.lower()
     needed = (rule for rule in (*RULES, *DENIALS) if any(need in low for need in rule.needs))
     rules = [rule for rule in needed if rule.opening.search(message.content)]
-    said = mask_spans(message.content, find_repeated(message.content, message.name)) if rules else ""
+    said = mask_spans(message.content, find_unstated(message.content, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
     for one in find_introductions(message.content, message.name)[:1]:
         found += _build_facts(OWN_NAME, message, ordinal, {}, TextSpan(one.start, one.end))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from store.text.rules.addresses import mask_spans
 from store.text.rules.gazetteer import word_list
-from store.text.rules.repeated import find_repeated
+from store.text.rules.retractions import find_unstated
 from store.text.rules.statements import is_stated
 from store.text.rules.vocabulary import (
     everyday_words,
@@ -83,7 +83,7 @@ def find_introductions(text: str, author: str | None = None) -> list[Introductio
     """
     if next(_find_all(text), None) is None:
         return []
-    own = mask_spans(text, find_repeated(text, author))
+    own = mask_spans(text, find_unstated(text, author))
     found = {one.start: one for one in _find_all(own) if _is_own(own, one)}
     return [found[start] for start in sorted(found)]
 

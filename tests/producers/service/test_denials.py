@@ -83,6 +83,37 @@ async def test_a_denial_in_other_words_ends_the_speakers_facts_alone(quiet: Worl
     assert len(await told(ana, name="Uwe")) == len(INDIRECT)
 
 
+#: What takes back the message before it, and what does not.
+RETRACTIONS = [
+    "Just kidding!",
+    "haha jk",
+    "Only joking.",
+    "Scratch that.",
+    "I made that up.",
+    "Kidding, I live in Oslo.",
+]
+NO_RETRACTIONS = ["Not really.", "No kidding!", "Are you joking?", "Kidding aside, I like tea."]
+
+
+@pytest.mark.parametrize("worked", [True, False])
+async def test_a_joke_takes_back_the_message_before_it_alone(quiet: World, *, worked: bool) -> None:
+    for said in (*RETRACTIONS, *NO_RETRACTIONS):
+        ana = await quiet.tenant()
+        await say(ana, "I speak Dutch.", "I live in Rome and I work at Nordwind.", name="Kim")
+        await say(ana, "I like golf.", name="Uwe")
+        if worked:
+            await worked_through(quiet)
+        await say(ana, said, day=3, name="Kim")
+        kept = {"Kim speaks Dutch."}
+        if said in NO_RETRACTIONS:
+            kept |= {"Kim lives in Rome.", "Kim works at Nordwind."}
+        before = {one for one in await told(ana, name="Kim") if "tea" not in one}
+        assert before == kept, said
+        await worked_through(quiet)
+        assert {one for one in await told(ana, name="Kim") if "tea" not in one} == kept, said
+        assert await told(ana, name="Uwe") == {"Uwe likes golf."}
+
+
 async def test_what_is_stated_after_a_denial_without_a_value_holds(quiet: World) -> None:
     ana = await quiet.tenant()
     await say(ana, "We have a dog called Rex.", "I don't have a dog any more.", name="Kim")

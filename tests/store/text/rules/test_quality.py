@@ -16,7 +16,7 @@ SETS = {"first": ("labelled.jsonl", "labelled_more.jsonl"), "blind": ("blind.jso
 AT_LEAST = {"first": 300, "blind": 100}
 HELD = {"first": (0.85, 0.75), "blind": (0.85, 0.75)}
 #: What this version of the rules finds in all the sets, as a digest.
-FOUND = {"rules-11": "97765f7e6aeb010f28e1e27446ef0e9b5ccbd58760681daea6b2d37322b8c0c6"}
+FOUND = {"rules-12": "97765f7e6aeb010f28e1e27446ef0e9b5ccbd58760681daea6b2d37322b8c0c6"}
 Label = tuple[int, int, str]
 
 

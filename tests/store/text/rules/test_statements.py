@@ -72,7 +72,14 @@ def test_what_stands_beside_a_quotation_is_the_authors() -> None:
 PIECES = (
     *('"a ', " 'a", "<a>", "<code>", "[quote]", "Kim: I\n", "text: ", "On a wrote:\n", "aError:", "I like "),
     *("\u201e", "    a\n\n", "translate x ", "-a\n+b\n", "pretend ", "said: ", "Hi Kim,\n", "a_b: x\n"),
-    *("i no longer work at ", "not and I like x "),
+    *(
+        "i no longer work at ",
+        "not and I like x ",
+        "just kidding, ",
+        "I like x. jk\n",
+        "haha lol oh well no, ",
+        ", not really",
+    ),
 )
 
 
