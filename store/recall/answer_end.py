@@ -23,8 +23,10 @@ def select_helpful(
     """Return the places of the units that an answer of an open size holds, of units with their scores, best first.
 
     Left out are acknowledgements, earlier questions for the same, and units that score less than `floor`, or less than
-    `share` of the best one that is left. Pinned units stay.
+    `share` of the best one that is left. Thanks and assent ask for nothing. Pinned units stay.
     """
+    if acknowledges(question.text):
+        return [place for place, (unit, _, _) in enumerate(ranked) if unit.pinned]
     helpful = [
         place
         for place, (unit, asking, _) in enumerate(ranked)

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
         "continue", "go ahead", "do it", "LGTM", "looks good", "sounds good", "no", "nope", "stop", "sure, please do",
         "ja", "weiter", "oui", "sí", "да", "はい", "继续", "/clear", "/compact", "/model opus", "/mcp__a__b",
         "/help me", "!ls -la", "!git commit -m 'a long message here'", "yes please", "that's right", "hi", "hello",
-        "I agree", "perfect, thanks a lot",
+        "I agree", "perfect, thanks a lot", "thanks!", "Thanks so much!!", "thank you very much for your help 🙏",
+        "Great, that worked!", "it works, thanks", "cheers mate", "much appreciated",
+        "that did the trick", "vielen Dank!", "merci beaucoup", "muchas gracias", "grazie mille", "haha nice", "👍🎉",
+        ":)",
     ],
 )  # fmt: skip
 def test_what_is_no_question_asks_nothing(prompt: str) -> None:

@@ -8,27 +8,28 @@ LONGEST_QUESTION = 4_000
 LONGEST_END, LONGEST_BEGINNING = 800, 400
 #: Fewest words of a command's arguments that may be a question.
 FEWEST_ARGUMENTS = 3
-#: Most words of a prompt that says no more than "go on".
-MOST_WORDS = 5
+#: Most words of a prompt that says no more than "go on" or "thank you so much for your help".
+MOST_WORDS = 8
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _ASKS = re.compile(r"[?\uff1f\u061f](?=[\s)\"'\u00bb\u201d]|\Z)")
 _COMMAND = re.compile(r"/[\w:.-]+(?=\s|\Z)")
 #: Words of assent, thanks and going on; a prompt of these alone asks nothing that memory could answer.
 _ASSENT_WORDS = """
-    a absolutely agree agreed ahead all alright amazing and another approve approved as awesome bye carry confirm
-    confirmed continue cool correct do done exactly excellent fine first for go going good got great hello hey hi hm
-    hmm i is it k keep lgtm looks lot love maybe me more much nah neat never next nice no none nope not ok okay okey
-    on one option perfect please proceed resume retry right second see skip sounds start stop sure thank thanks that
-    that's then third this try again thumbs thx ty undo understood up very wait way well works y yea yeah yep yes
-    you yup
-    ja nein gut genau weiter bitte danke dank mach mal stimmt passt richtig klar super okay los
-    oui non merci continue continuez vas-y daccord d'accord parfait bien
-    si sí no gracias vale claro sigue continúa adelante perfecto bueno
-    sì grazie va bene avanti continua perfetto
-    sim não obrigado obrigada continue certo beleza
-    nee dank je bedankt goed prima verder
-    да нет спасибо хорошо ок давай дальше продолжай
+    a absolutely again agree agreed ahead all alright amazing and another appreciate appreciated approve approved as
+    awesome beautiful brilliant bunch bye carry cheers confirm confirmed continue cool correct did do done exactly
+    excellent fantastic fine first fixed for glad go going good got great haha hello help helped helpful hey hi hm hmm i
+    is it it's job k keep kind lgtm lol looks lot love lovely man many mate maybe me million more much nah neat never
+    next nice no none nope not of ok okay okey on one option perfect please proceed really resume retry right second
+    see skip so solved sounds start stop super sure ta that that's the then third this thank thanks thumbs thx trick try
+    ty understood undo up very wait way well wonderful work worked works wow y yay yea yeah yep yes you your yup
+    ja nein gut genau weiter bitte danke dank dir vielen tausend schön mach mal stimmt passt richtig klar super okay los
+    oui non merci beaucoup continue continuez vas-y daccord d'accord parfait bien
+    si sí no gracias muchas mil vale claro sigue continúa adelante perfecto bueno
+    sì grazie mille tante va bene avanti continua perfetto
+    sim não obrigado obrigada muito continue certo beleza
+    nee dank je wel bedankt goed prima verder hartelijk
+    да нет спасибо большое хорошо ок давай дальше продолжай
     はい いいえ ありがとう 続けて お願いします 好 好的 是 是的 不 继续 可以 谢谢 对 行 네 아니요 감사합니다 계속
 """
 _ASSENT = frozenset(_ASSENT_WORDS.split())
