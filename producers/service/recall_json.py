@@ -60,7 +60,8 @@ class RecalledUnit(WireModel):
     cut: bool | None = Field(None, description="true where the text is a passage: the unit has the whole")
     former: bool | None = Field(
         None,
-        description="true where it no longer holds: its speaker said later what takes its place, a result before it",
+        description="true where it no longer holds: its speaker said later what takes its place, a result before it, "
+        "or the fact that it states was forgotten",
     )
     times: list[str] | None = Field(
         None,

@@ -37,7 +37,7 @@ COUNTS = text("""
         select case when e.expires_at <= case when e.active then :now else e.update_ts end then 'expired'
                     else 'deleted' end as state,
                s.expires_at <= e.expires_at as ends_with_source, s.active as source_lives,
-               s.aggregate_version > 1 and s.update_ts = e.update_ts as corrected
+               s.aggregate_version > 1 and s.update_ts = e.update_ts and not s.metadata ? 'withdrawn' as corrected
           from ended e
           left join lateral (select s.* from afterturn.agent_memory_unit_t s
                               where s.host_id = :host and s.bank_id = e.bank_id and s.unit_id = any(e.source_memory_ids)

@@ -113,6 +113,9 @@ MEMORY = "memory"
 NO_STATE: Mapping[str, None] = {"context": None, "expiresAt": None}
 #: The metadata key of pinned units, which every answer holds; `store.recall.pinned_arm` reads it.
 PINNED = "pinned"
+#: The metadata key of messages of which facts were forgotten by their own ids: their values, a line each. Such a
+#: message is former where a recall asks for these (`store.recall.withdrawn`).
+WITHDRAWN = "withdrawn"
 #: Metadata that describe an extracted fact. A corrected text loses them, so that it supersedes no other fact.
 READ_AS = frozenset({"value", "span", "slug"})
 
@@ -238,6 +241,25 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
     return Corrected(position, changed=True, facts_ended=0)
 
 
+async def withdraw_fact(connection: AsyncConnection, origin: Origin, unit: UUID, value: str) -> int | None:
+    """Mark a living message whose fact of this value was forgotten, in the transaction that locked its session.
+
+    Its text stays as it is. Return the position of the mark; None where it has it. Raises QuotaExceeded.
+    """
+    found = await _read_state(connection, origin, unit)
+    metadata = orjson.loads(found.metadata)
+    values = metadata.get(WITHDRAWN, "").splitlines()
+    told = " ".join(value.split())
+    if not told or told in values:
+        return None
+    event, size = _updated_event(origin, found, found.content, {**metadata, WITHDRAWN: "\n".join((*values, told))})
+    position = await append_events(connection, origin.host, [event])
+    if position is not None:
+        await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
+        await charge_quota(connection, origin.host, origin.bank, size)
+    return position
+
+
 async def replace_unit(
     connection: AsyncConnection, origin: Origin, found: Row[Any], state: Mapping[str, Any], size: int
 ) -> Corrected:
@@ -341,7 +363,7 @@ async def _read_state(connection: AsyncConnection, origin: Origin, unit: UUID) -
 def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
     """Return the metadata that do not depend on the unit's text."""
     metadata: dict[str, Any] = orjson.loads(unit.metadata)
-    gone = READ_AS if unit.origin == "extraction" else frozenset[str]()
+    gone = READ_AS if unit.origin == "extraction" else frozenset({WITHDRAWN})
     return {name: value for name, value in metadata.items() if name not in gone}
 
 

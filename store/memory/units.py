@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 from afterturn_client.contract.units import DrawnFact, FormerVersion, Link, Unit
-from sqlalchemy import Row, Select, Text, Uuid, any_, bindparam, case, cast, func, select
+from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, case, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,6 +17,7 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.derived.fact_states import ENDED_BY, ended_by, select_newest_statement, tell_state
+from store.derived.facts import DENIED
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.expiry import bank_lasts, row_lasts
@@ -76,6 +77,20 @@ GET: Select[*tuple[Any, ...]] = (
 THERE: Select[*tuple[Any, ...]] = select(
     _UNIT.unit_id, _UNIT.session_id, _UNIT.turn_id, _UNIT.origin, _UNIT.aggregate_version, _UNIT.active
 ).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"))
+# The messages that are remembered which state a fact, and its value.
+_FACT_UNIT = UNIT.alias("f")
+STATED_BY: Select[*tuple[Any, ...]] = (
+    select(_SOURCE.c.unit_id, _FACT_UNIT.c["metadata"]["value"].astext.label("value"))
+    .join_from(_FACT_UNIT, _SOURCE, and_(in_bank(_SOURCE), _SOURCE.c.unit_id == any_(_FACT_UNIT.c.source_memory_ids)))
+    .where(
+        in_bank(_FACT_UNIT),
+        _FACT_UNIT.c.unit_id == bindparam("unit"),
+        _FACT_UNIT.c["metadata"][DENIED].astext.is_(None),
+        _SOURCE.c.origin == inline("message"),
+        _SOURCE.c.active,
+    )
+    .order_by(_SOURCE.c.unit_id)
+)
 # Facts belong to the turn of their sources; `living` are those of their sources that are remembered.
 _LIVING = select(_SOURCE.c.unit_id).where(
     in_bank(_SOURCE), _SOURCE.c.unit_id == any_(_UNIT.source_memory_ids), _SOURCE.c.active
@@ -216,7 +231,8 @@ class Units:
 
         Its words, vectors and mentions end with it, and so do the facts drawn from it that no other remembered unit
         states; those of a unit that was forgotten before end, too. With `with_facts=False` facts of a message stay.
-        No answer holds a reflection of facts that ended, and it is derived anew. Raises NotFound, TurnEnded, TurnBusy.
+        No answer holds a reflection of facts that ended, and it is derived anew. A message that states a forgotten fact
+        stays, and is former where a recall asks for that fact. Raises NotFound, TurnEnded, TurnBusy, QuotaExceeded.
         """
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
@@ -238,6 +254,8 @@ class Units:
             await bank_state.request_recount(connection, origin, position)
             if with_facts and found.turn_id:
                 await connection.execute(corrections.TAKE_BACK, {"host": host, "turn": found.turn_id})
+            if found.origin == "extraction":
+                position = await _withdraw_fact(connection, origin, unit) or position
         return ForgottenUnit(position, len(facts))
 
     @asynccontextmanager
@@ -256,6 +274,16 @@ class Units:
 
 async def _read_unit_row(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any] | None:
     return (await connection.execute(THERE, {"host": host, "bank": bank, "unit": unit})).one_or_none()
+
+
+async def _withdraw_fact(connection: AsyncConnection, origin: Origin, fact: UUID) -> int | None:
+    """Mark the messages that state a forgotten fact; return the position of the last mark, None without any."""
+    place = {"host": origin.host, "bank": origin.bank, "unit": fact}
+    position = None
+    for source in (await connection.execute(STATED_BY, place)).all():
+        if source.value is not None:
+            position = await corrections.withdraw_fact(connection, origin, source.unit_id, source.value) or position
+    return position
 
 
 async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> dict[UUID, int]:

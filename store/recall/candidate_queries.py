@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import array
 
 from store.derived.facts import DENIED, opposite_of
+from store.memory.corrections import WITHDRAWN
 from store.recall.filters import AS_OF, KNOWN_AT, filter_conditions, happened_at
 from store.recall.pinned_arm import is_pinned
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance, select_vector
@@ -98,6 +99,7 @@ def _read_units(wanted: CTE) -> CTE:
             unit.c.user_id,
             case((is_fact, unit.c["metadata"][inline("confidence")].astext)).label("confidence"),
             func.coalesce(is_pinned(unit), false()).label("pinned"),
+            unit.c["metadata"][inline(WITHDRAWN)].astext.label("withdrawn"),
         )
         .where(
             in_bank(unit),
@@ -186,7 +188,7 @@ def _select_pool() -> Select[object]:
             *(unit.c[name] for name in ("unit_id", "fact_type", "content", "whole", "session_id", "session_name")),
             *(unit.c[name] for name in ("turn_name", "seq", "role", "name", "occurred_at", "source_memory_ids")),
             func.coalesce(before.c.asks, false()).label("answers"),
-            *(unit.c[name] for name in ("user_id", "confidence", "pinned")),
+            *(unit.c[name] for name in ("user_id", "confidence", "pinned", "withdrawn")),
             before.c.unit_id.label("before_id"),
             after.c.unit_id.label("after_id"),
             -measure_distance(vector),

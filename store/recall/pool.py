@@ -28,8 +28,9 @@ class Candidate:
 
     `text` may be cut: `whole` says whether it is not; `sources` are the units that a fact was extracted from; `answers`
     says that the message before it is another speaker's and ends in a question. `user_id` is the user of its turn;
-    `confidence` is that of a fact, as its event wrote it; `pinned` units come with every answer; `turns` are the turns
-    of a reflection's facts, the last first. It is never changed; as a frozen class it would take 20 times as long to
+    `confidence` is that of a fact, as its event wrote it; `pinned` units come with every answer; `withdrawn` are the
+    values of facts of a message that were forgotten, a line each; `turns` are the turns of a reflection's facts, the
+    last first. It is never changed; as a frozen class it would take 20 times as long to
     make, .3 ms a pool.
     """
 
@@ -49,6 +50,7 @@ class Candidate:
     user_id: UUID | None = None
     confidence: str | None = None
     pinned: bool = False
+    withdrawn: str | None = field(default=None, repr=False)
     turns: tuple[str, ...] = ()
 
     @property

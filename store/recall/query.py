@@ -102,7 +102,8 @@ class Recalled:
     `turn_names` are the turns of all duplicates, the unit's own first; `arms` are the arms that scored it above 0.
     `bank` is set if several banks were asked; `tokens` are those of its line in a block; `confidence` is that of a
     fact, from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
-    `successors` are the units that take its place, later statements of the same speaker on the same subject. `times`
+    `successors` are the units that take its place, later statements of the same speaker on the same subject;
+    `withdrawn`: what is asked for of it was forgotten as a fact. `times`
     are those that its text names, where the question asks when (`told_times.py`).
     """
 
@@ -124,12 +125,13 @@ class Recalled:
     pinned: bool = False
     cut: bool = False
     successors: tuple[UUID, ...] = ()
+    withdrawn: bool = False
     times: tuple[str, ...] = ()
 
     @property
     def former(self) -> bool:
-        """Whether what it says no longer holds, since its speaker said later what takes its place."""
-        return bool(self.successors)
+        """Whether what it says no longer holds: its speaker said later what takes its place, or it was forgotten."""
+        return bool(self.successors) or self.withdrawn
 
 
 About = Literal["named", "other_speaker"]

@@ -52,6 +52,7 @@ from store.recall.supersession import COMPARED, NEWER, find_successors, list_wit
 from store.recall.time_arm import TimeArm
 from store.recall.told_times import resolve_times
 from store.recall.vector_writeback import VectorWriteback
+from store.recall.withdrawn import asks_for_withdrawn
 from store.tenancy.languages import Languages
 from store.text.times import find_spans
 
@@ -298,7 +299,7 @@ class Recaller:
         texts = await self._read_whole_texts(state, cut)
         later = [tuple(pool.candidates[distinct[at].index].unit_id for at in successors.get(one, ())) for one in places]
         items = [
-            _build_recalled(one, pool, ranking, texts, units, explain=query.explain)
+            _build_recalled(one, pool, ranking, texts, units, question=state.question.text, explain=query.explain)
             for one, units in zip(best, later, strict=True)
         ]
         named = find_named_speakers(state.question, state.speakers)
@@ -368,6 +369,7 @@ def _build_recalled(
     texts: Mapping[UUID, str],
     successors: tuple[UUID, ...],
     *,
+    question: str,
     explain: bool,
 ) -> Recalled:
     index = found.index
@@ -389,4 +391,5 @@ def _build_recalled(
         confidence=parse_confidence(unit.confidence),
         pinned=PinnedArm.name in ranking.moved and ranking.moved[PinnedArm.name][index] > 0,
         successors=successors,
+        withdrawn=unit.withdrawn is not None and asks_for_withdrawn(unit.text, unit.withdrawn, question),
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from store.replay import verify_log
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_tools import call, client_of
 from tests.producers.test_ended_everywhere import (
@@ -70,6 +71,37 @@ async def test_what_was_forgotten_is_told_by_no_read_in_other_words(quiet: World
     assert await told_by(reads) - former == set()
     await work_through(quiet)
     assert await told_by(reads) - former == set()
+    await tenant.http.aclose()
+
+
+@pytest.mark.parametrize("forget", [by_mcp, by_http])
+async def test_a_message_is_former_where_its_forgotten_fact_is_asked_for(quiet: World, forget: Forget) -> None:
+    tenant = await quiet.tenant()
+    said = await say(tenant, "1", "I live in Ghent and my cats are called Mia and Tom.")
+    await say(tenant, "2", "I like the sea.")
+    await work_through(quiet)
+
+    async def ask(question: str) -> tuple[str, bool]:
+        found = await post(tenant, "recall", {"query": question})
+        first = found["results"][0]
+        marked = "(former)" in found["reference"]["content"].partition("[1]")[2].partition("\n")[0]
+        assert marked == first.get("former", False)
+        return first["unit_id"], marked
+
+    assert await ask("Where do I live?") == (said, False)
+    units = (await tenant.http.get("/api/v1/units")).json()["units"]
+    fact = next(one for one in units if one["kind"] == "world" and "Ghent" in one["text"])
+    await forget(quiet, tenant, fact["unit_id"])
+    for _ in range(2):
+        assert await ask("Where do I live?") == (said, True)
+        assert await ask("What are my cats called?") == (said, False)
+        await work_through(quiet)
+    assert "Ghent" not in (await tenant.http.get("/api/v1/profile?user_id=ann")).text
+    corrected = await tenant.http.patch(f"/api/v1/units/{said}", json={"content": "I live in Bonn with my cats."})
+    assert corrected.status_code == 200
+    assert await ask("Where do I live?") == (said, False)
+    await work_through(quiet)
+    assert (await verify_log(quiet.postgres.owner_url)).equal
     await tenant.http.aclose()
 
 

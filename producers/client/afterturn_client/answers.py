@@ -102,8 +102,8 @@ class Recalled:
 
     `turn_ids`: all turns that say it, `turn_id` first. `confidence`: how sure a fact is, 0 to 1, where that is known.
     `handle`: the number of its line in the reference. `former`: it no longer holds, since its speaker said later what
-    takes its place. `times`: where the question asks when, the days that its text names ("2026-03-02", or the first and
-    the last: "2026-03-02/2026-03-08").
+    takes its place, or the fact that it states was forgotten. `times`: where the question asks when, the days that its
+    text names ("2026-03-02", or the first and the last: "2026-03-02/2026-03-08").
     """
 
     unit_id: str

@@ -155,7 +155,8 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinne
     **describe_route(
         "Forget a unit, or erase it permanently",
         "No read shows the unit any more when this answers, nor the facts drawn from it that nothing else says "
-        "(`with_facts=false` keeps those). `erase` takes it out of the log as well, as an erasure does, and answers "
+        "(`with_facts=false` keeps those). A message that states a forgotten fact stays, and is `former` where a "
+        "recall asks for that fact. `erase` takes the unit out of the log as well, as an erasure does, and answers "
         "with its receipt.",
         CallerClass.CHANGER,
         {
