@@ -25,7 +25,7 @@ def look_at_process() -> dict[str, object]:
         "import path": tuple(sys.path),
         "switch interval": sys.getswitchinterval(),
         "recursion limit": sys.getrecursionlimit(),
-        "garbage collector": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 0),
+        "garbage collector": (gc.isenabled(), gc.get_threshold()),
         "level of logging": (logging.root.level, logging.root.manager.disable),
         "handlers of logging": tuple(logging.root.handlers),
         "configuration of structlog": tuple(map(repr, structlog.get_config().items())),

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from tests.live import LIVE, ROOT
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize("file", LIVE)
+@each_row("file", LIVE)
 def test_a_test_that_stays_is_defined_in_its_file(file: str) -> None:
     defined = set(re.findall(r"def (test_\w+)", (ROOT / file).read_text(encoding="utf-8")))
     assert set(LIVE[file]) < defined

@@ -26,6 +26,7 @@ from afterturn_client.publisher import AsyncTurnPublisher, TurnPublisher
 from tests.certificates import Authority
 from tests.client.loopback import closed_port, everything_in
 from tests.client.twins import ANSWER, FACT, KEY, TEXT, Twin, twin
+from tests.tables import each_row
 
 __all__ = ["twin"]
 
@@ -33,13 +34,13 @@ NEVER = RetryPolicy(pauses_s=())
 WRONG: list[Any] = [None, 7, b"bytes", object()]
 
 
-@pytest.mark.parametrize("content", [*WRONG, {"type": "text"}, ["hello"], [None]])
+@each_row("content", [*WRONG, {"type": "text"}, ["hello"], [None]])
 def test_a_message_has_text_or_parts(content: Any) -> None:
     with pytest.raises(InvalidRequestError, match="content"):
         Message("user", content)
 
 
-@pytest.mark.parametrize("role", [*WRONG, "", " "])
+@each_row("role", [*WRONG, "", " "])
 def test_a_message_has_a_role(role: Any) -> None:
     with pytest.raises(InvalidRequestError, match="role"):
         Message(role, TEXT)
@@ -258,7 +259,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("named, given, more", REFUSED)
+@each_row("named, given, more", REFUSED)
 def test_a_publisher_refuses_what_the_service_would(named: str, given: tuple[Any, ...], more: dict[str, Any]) -> None:
     url = closed_port().replace("http", "redis")
     with TurnPublisher(url, "acme") as queue, pytest.raises(InvalidRequestError, match=named) as caught:

@@ -28,6 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.growth import outgrowing
+from tests.tables import each_row
 
 SAID = "zebra crossing number nine"
 FORMS: list[FrameForm] = ["lines", "json"]
@@ -355,7 +356,7 @@ def test_a_perimeters_mark_is_known_in_any_form_and_once_disarmed_no_more(name: 
     assert find_marks(disarmed + changed[at:]) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["[MEMORYLESS]", "[the memory]", "memory [", "in memory: id of x", "memory usage: 5", "[_MEMORY x", "[1]"]
 )
 def test_brackets_around_other_words_are_no_mark(text: str) -> None:

@@ -21,6 +21,7 @@ from tests.client.loopback import (
     without_proxies,
 )
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 
 KEY = "uk_distinctive-secret-71c3"
 TEXT = "the distinctive cormorant sentence"
@@ -268,7 +269,7 @@ async def test_no_error_shows_the_key_or_a_text(server: Loopback, break_it: Call
     gc.collect()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         f"http://u:{KEY}/x@h:1",
@@ -303,13 +304,13 @@ def test_reprs_show_neither_key_nor_text() -> None:
     assert TEXT not in shown
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True])
+@each_row("timeout", [0, -1, float("nan"), float("inf"), True])
 def test_a_timeout_that_is_not_a_positive_number_is_refused(timeout: float) -> None:
     with pytest.raises(InvalidRequestError):
         client("http://127.0.0.1:9", timeout)
 
 
-@pytest.mark.parametrize("moment", [0, -5, True, 1.5])
+@each_row("moment", [0, -5, True, 1.5])
 def test_a_timestamp_that_is_not_positive_milliseconds_is_refused(moment: int) -> None:
     with pytest.raises(InvalidRequestError):
         GatewayMessage("ana", "user", moment, "x")

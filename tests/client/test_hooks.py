@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback, Seen
+from tests.tables import each_row
 
 EXAMPLES = Path(__file__).parent / "hook_events"
 KEY = "at_zq55key"
@@ -242,8 +243,8 @@ def test_without_results_or_with_a_refusal_nothing_is_written(server: Loopback, 
     assert MARK.encode() not in ended.stderr
 
 
-@pytest.mark.parametrize("given", [b"", b"{", b"[]", b"{}", b"\xff", b'{"prompt": 7}', b'{"prompt": "x"}'])
-@pytest.mark.parametrize("event", ["prompt", "stop", "pre-compact"])
+@each_row("given", [b"", b"{", b"[]", b"{}", b"\xff", b'{"prompt": 7}', b'{"prompt": "x"}'])
+@each_row("event", ["prompt", "stop", "pre-compact"])
 def test_an_event_that_is_none_stops_nothing(event: str, given: bytes) -> None:
     ended = run("http://127.0.0.1:9", event, given)
     assert ended.stdout == b""

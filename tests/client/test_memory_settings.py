@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.loopback import everything_in
+from tests.tables import each_row
 
 KEY = "uk_distinctive-4f1e-secret"
 FULL = {
@@ -100,8 +101,8 @@ def test_what_is_left_out_has_the_defaults_of_the_contract() -> None:
     assert (gateway.top_k, gateway.timeout_seconds) == (8, 10.0)
 
 
-@pytest.mark.parametrize("key", ["baseUrl", "userId", "userKey"])
-@pytest.mark.parametrize("value", [None, "", "  \t "])
+@each_row("key", ["baseUrl", "userId", "userKey"])
+@each_row("value", [None, "", "  \t "])
 def test_explicit_hybrid_with_a_missing_or_blank_credential_fails_loading(key: str, value: str | None) -> None:
     settings = MemorySettings.parse(hybrid(**{key: value}))
     with pytest.raises(MemoryConfigError, match=key) as caught:
@@ -123,13 +124,13 @@ def test_curated_ignores_the_gateway_block_even_an_invalid_one(block: Any, caplo
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("mode", ["", "Hybrid", "both", 1, True, ["hybrid"], {}])
+@each_row("mode", ["", "Hybrid", "both", 1, True, ["hybrid"], {}])
 def test_another_mode_is_refused(mode: Any) -> None:
     with pytest.raises(MemoryConfigError, match=r"memory\.mode must be curated or hybrid"):
         MemorySettings.parse({"memory": {"mode": mode}})
 
 
-@pytest.mark.parametrize("section", ["hybrid", 1, ["hybrid"], True])
+@each_row("section", ["hybrid", 1, ["hybrid"], True])
 def test_a_section_or_block_that_is_no_object_is_refused(section: Any) -> None:
     with pytest.raises(MemoryConfigError, match="memory must be an object"):
         MemorySettings.parse({"memory": section})
@@ -160,8 +161,8 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("key,value", [(key, value) for key, values in WRONG.items() for value in values])
-@pytest.mark.parametrize("mode", ["hybrid", None])
+@each_row("key,value", [(key, value) for key, values in WRONG.items() for value in values])
+@each_row("mode", ["hybrid", None])
 def test_a_value_out_of_its_range_is_refused_by_its_name_whether_hybrid_was_asked_for_or_not(
     mode: str | None, key: str, value: Any
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_value_out_of_its_range_is_refused_by_its_name_whether_hybrid_was_aske
     assert KEY not in everything_in(caught.value)
 
 
-@pytest.mark.parametrize("key,value", [("topK", 1), ("topK", 100), ("timeoutSeconds", 1), ("timeoutSeconds", 1e-3)])
+@each_row("key,value", [("topK", 1), ("topK", 100), ("timeoutSeconds", 1), ("timeoutSeconds", 1e-3)])
 def test_the_ends_of_a_range_belong_to_it(key: str, value: float) -> None:
     gateway = MemorySettings.parse(hybrid(**{key: value})).gateway
     assert gateway is not None
@@ -191,7 +192,7 @@ def test_keys_of_others_are_left_alone() -> None:
     assert MemorySettings.parse(config) == MemorySettings.parse(hybrid())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url", [f"http://u:{KEY}@h:port", f"ftp://{KEY}", f"http://h/?key={KEY}", f"http://h:{KEY}", f"http://u:{KEY}@h"]
 )
 def test_an_error_about_a_url_does_not_show_it(url: str) -> None:

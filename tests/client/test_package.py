@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import afterturn_client
-import pytest
 from afterturn_client.settings import MemorySettings
+
+from tests.tables import each_row
 
 PACKAGE = Path(afterturn_client.__file__).parent
 README = (PACKAGE.parent / "README.md").read_text()
@@ -18,7 +19,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@each_row("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_needs_python_and_httpx_alone(path: Path) -> None:
     needed = set()
     for node in ast.walk(ast.parse(path.read_text())):

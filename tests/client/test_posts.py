@@ -13,6 +13,7 @@ from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply
 from tests.client.loopback import closed_port, everything_in, loopback, raw_server, without_proxies
 from tests.client.talker import FINE, Talker, serving
 from tests.patience import PATIENCE_S, until
+from tests.tables import each_row
 
 BODY = b'{"text": "the distinctive cormorant sentence"}'
 PATH = "/memories/add"
@@ -42,7 +43,7 @@ async def test_a_post_arrives_as_it_was_meant_and_so_does_its_answer(base: str) 
     assert (reply.status, reply.body) == (200, b'{"ok":true}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer, status, body, retry_after",
     [
         (b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\ncontent-length: 0\r\n\r\n", 429, b"", 7.0),
@@ -68,7 +69,7 @@ async def test_whatever_form_an_answer_has_it_is_read_to_its_end(
     assert len(received) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         b"",

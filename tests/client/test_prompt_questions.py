@@ -1,12 +1,13 @@
 """What a prompt asks of memory."""
 
-import pytest
 from afterturn_client.prompt_questions import LONGEST_QUESTION, find_question
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     "prompt",
     [
         "", "  \n", "yes", "Yes!", "ok", "OK, go on.", "okay", "y", "1", "2.", "👍", "?", "...", "thanks", "Thank you!",
@@ -23,7 +24,7 @@ def test_what_is_no_question_asks_nothing(prompt: str) -> None:
     assert find_question(prompt) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "prompt, question",
     [
         ("Where do we deploy to?", "Where do we deploy to?"),

@@ -10,6 +10,8 @@ from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
 from afterturn_client.transport import Lost, Reply, Request, parse_retry_after
 from afterturn_client.turns import Message, NewTurn
 
+from tests.tables import each_row
+
 TURN = calls.add_turn(NewTurn("s", [Message("user", "x")]), "b", 1.0)
 BUSY = json.dumps({"error": {"code": "RESOURCE_BUSY", "message": "", "retryable": True}}).encode()
 
@@ -55,7 +57,7 @@ def test_a_lost_turn_is_sent_again_whether_it_left_or_not(sent: bool) -> None:  
     assert len(pauses(RetryPolicy(), Lost("timeout", sent=sent))[0]) == 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value,seconds",
     [
         (None, None),

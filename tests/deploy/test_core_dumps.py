@@ -5,9 +5,8 @@ import subprocess
 import sys
 from importlib.metadata import distribution
 
-import pytest
-
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 
 INSTALLED = {
     one.value
@@ -27,7 +26,7 @@ sys.exit(getattr(importlib.import_module(module), function)())
 """
 
 
-@pytest.mark.parametrize("entry", sorted(INSTALLED | PROCESSES))
+@each_row("entry", sorted(INSTALLED | PROCESSES))
 def test_an_entry_point_forbids_core_dumps(entry: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", RUN, entry], capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from deploy.cli.chat import SessionChoice
 from deploy.cli.formats import Format, detect_format, parse_file
 from deploy.cli.parsed import LONGEST_SESSION_ID, BadLine, ParsedTurn, derive_session_name
+from tests.tables import each_row
 
 GOOD = {"session_id": "s", "turn_id": "t", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -55,7 +56,7 @@ def test_blank_lines_byte_order_marks_and_windows_line_ends_are_no_trouble() -> 
     assert bad(items) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line,problem",
     [
         ("{", "not JSON"),
@@ -90,7 +91,7 @@ def test_a_bad_line_is_reported_with_its_number_and_the_rest_goes_on(line: str, 
     assert problem in error
 
 
-@pytest.mark.parametrize("raw", [b"\xff\xfe", b"\xc3", b"ab\x00cd", b"\xed\xa0\x80"])
+@each_row("raw", [b"\xff\xfe", b"\xc3", b"ab\x00cd", b"\xed\xa0\x80"])
 def test_bytes_that_are_no_text_are_a_bad_line(raw: bytes) -> None:
     good = json.dumps(GOOD).encode()
     items = parsed(good + b"\n" + raw + b"\n" + good, Format.JSONL)
@@ -171,8 +172,8 @@ CHAT = [
 ]
 
 
-@pytest.mark.parametrize("document", [CHAT, {"model": "m", "messages": CHAT, "n": {"messages": []}}])
-@pytest.mark.parametrize("indent", [None, 2])
+@each_row("document", [CHAT, {"model": "m", "messages": CHAT, "n": {"messages": []}}])
+@each_row("indent", [None, 2])
 def test_a_chat_turn_is_a_user_message_and_what_follows(document: Any, indent: int | None) -> None:
     leading, first, second = bodies(parsed(json.dumps(document, indent=indent)))
     assert leading["messages"] == CHAT[:1]
@@ -237,7 +238,7 @@ def test_a_bad_chat_message_spoils_its_own_turn_alone() -> None:
     assert bodies(items) == [leading, last]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document,line",
     [
         (b'[{"role": "user"\n,]', 2),
@@ -256,7 +257,7 @@ def test_a_broken_chat_document_is_one_bad_line(document: bytes, line: int) -> N
     assert len(items) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head,form",
     [
         (json.dumps(GOOD), Format.JSONL),
@@ -283,7 +284,7 @@ def test_a_format_is_known_by_how_a_file_begins(head: str, form: Format | None) 
     assert detect_format(head.encode()) == form
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", "tab\t.txt", "x" * 300, "ü" * 100, "half\udc80"])
+@each_row("name", ["", "..", "a/b", "tab\t.txt", "x" * 300, "ü" * 100, "half\udc80"])
 def test_any_file_name_becomes_a_session_id(name: str) -> None:
     session = derive_session_name(name)
     assert 1 <= len(session.encode()) <= LONGEST_SESSION_ID

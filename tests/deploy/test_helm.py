@@ -26,6 +26,7 @@ from tests.deploy.observability.test_observability import rules
 from tests.packages import find_or_skip
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
+from tests.tables import each_row
 from workers.settings import DeliverySettings
 
 HELM = Path(__file__).parents[2] / "deploy" / "helm"
@@ -160,7 +161,7 @@ def test_a_pod_has_longer_to_end_than_its_process_needs(values: Path) -> None:
             assert pod["terminationGracePeriodSeconds"] > own + 10
 
 
-@pytest.mark.parametrize(
+@each_row(
     "setting, why",
     [
         ("workers.embedding.stages={recall}", "no pool of workers does the stage embedding"),

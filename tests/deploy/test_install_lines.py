@@ -6,7 +6,7 @@ A worker's line brings its model. `make nightly` runs every line (test_wheels.py
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("deploy", "embeddings", "producers", "store", "workers")
@@ -33,7 +33,7 @@ def test_the_pages_say_how_to_install() -> None:
     assert {"producers/client/plugin/README.md", "deploy/observability/tracing.py", "deploy/cli/app.py"} < named
 
 
-@pytest.mark.parametrize("page,line", find_lines())
+@each_row("page,line", find_lines())
 def test_a_package_of_ours_is_installed_from_its_wheels(page: str, line: str) -> None:
     assert "--find-links wheels" in line, page
 

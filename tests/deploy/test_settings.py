@@ -11,6 +11,7 @@ from deploy.settings import Settings, find_settings_without_effect, load_setting
 from deploy.settings_errors import SettingsError
 from producers.mcp.settings import McpSettings
 from tests.client.loopback import everything_in
+from tests.tables import each_row
 
 SECRET = "hunter2-distinctive"
 
@@ -100,7 +101,7 @@ def test_the_gateways_credentials_are_found_under_the_contracts_names() -> None:
     assert SECRET not in repr(loaded)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name,value,parts",
     [
         ("AFTERTURN_API__PORT", "99999", ["api.port", "AFTERTURN_API__PORT", "0..65535"]),

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from deploy.cli.output import print_fields, print_rows
 from deploy.tables import ResultTable, format_number
+from tests.tables import each_row
 
 EVIL = "a\x1b[2J\x1b]0;title\x07b\r\nroot\u202etxt.exe\x00\x9b31m"
 
@@ -56,7 +57,7 @@ def test_what_is_too_wide_goes_on_in_the_next_line() -> None:
     assert "…" not in shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value, shown",
     [
         (49.040000915527344, "49.04"),

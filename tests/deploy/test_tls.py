@@ -41,6 +41,7 @@ from tests.patience import wait_until
 from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 from tests.store.conftest import new_host
+from tests.tables import each_row
 from tests.tls_servers import refusing, stunnel
 from workers.broker import create_broker
 
@@ -94,8 +95,8 @@ CONNECTING: dict[str, Callable[[str], Awaitable[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("query", ["ssl=verify-full", "sslmode=verify-full", "sslmode=require"])
-@pytest.mark.parametrize("connecting", CONNECTING)
+@each_row("query", ["ssl=verify-full", "sslmode=verify-full", "sslmode=require"])
+@each_row("connecting", CONNECTING)
 async def test_no_connection_goes_on_in_clear_when_the_server_refuses_to_encrypt(connecting: str, query: str) -> None:
     async with refusing() as (server, port):
         with pytest.raises(Exception, match=r".") as refused:

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits, endpoint_url
 from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 
 PATH = "/v1/responses"
 KEY = "sk-distinctive-key-8822"
@@ -38,7 +39,7 @@ async def refused(url: str, limits: EndpointLimits = LIMITS, body: dict[str, obj
     return caught.value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "base",
     [
         "https://models.example.com",
@@ -58,7 +59,7 @@ def test_a_base_below_a_path_keeps_it() -> None:
     assert endpoint_url("http://127.0.0.1:9/gate", PATH) == "http://127.0.0.1:9/gate/v1/responses"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "base",
     ["", "api.openai.com", "api.openai.com/v1", "localhost:8080", "//example.com", "/v1", "https://", "https:///v1"],
 )
@@ -68,9 +69,7 @@ def test_a_domain_alone_is_refused_and_not_shown(base: str) -> None:
     assert "openai" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "base", ["http://example.com", "ftp://example.com", "https://user:pw@example.com", "https://[::1"]
-)
+@each_row("base", ["http://example.com", "ftp://example.com", "https://user:pw@example.com", "https://[::1"])
 def test_what_would_leave_in_the_open_is_refused(base: str) -> None:
     with pytest.raises(ValueError, match=r"must|is no URL"):
         endpoint_url(base, PATH)

@@ -11,6 +11,7 @@ from embeddings.protocol import ReadsSomeScripts, UnderstandsSomeLanguages
 from embeddings.registry import create_embedder
 from embeddings.settings import MODEL_FILES, EmbeddingSettings
 from tests.embeddings.sentence_models import make_sentence_model
+from tests.tables import each_row
 
 WORDS = (("train", "zug"), ("late", "spät"), ("soup", "suppe"), ("hot", "heiß"))
 
@@ -67,7 +68,7 @@ def test_a_folder_without_a_file_of_the_model_is_refused_in_the_settings(tmp_pat
         settings_of(folder)
 
 
-@pytest.mark.parametrize("model", ["model", "./model", "a/b/c", "../a/b"])
+@each_row("model", ["model", "./model", "a/b/c", "../a/b"])
 def test_a_model_is_an_absolute_path_or_a_name_of_the_hub(model: str) -> None:
     with pytest.raises(ValidationError, match="neither an absolute path nor a name"):
         EmbeddingSettings(model=model)

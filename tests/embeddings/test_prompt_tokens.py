@@ -11,7 +11,10 @@ from embeddings import prompt_tokens
 from embeddings.errors import EmbeddingError
 from embeddings.prompt_tokens import ESTIMATE, OwnTokens, choose_counter
 from producers.service.framing import frame_message
-from tests.public_tokenizers import TOKENIZERS
+from tests.public_tokenizers import load_tokenizers, one_process
+from tests.tables import each_row
+
+pytestmark = one_process
 
 #: The same two sentences in languages of many scripts, and what else agents remember.
 TEXTS = (
@@ -46,10 +49,10 @@ TEXTS = (
 
 def count(text: str) -> int:
     """Return the tokens by the tokenizer that makes more of them."""
-    return max(len(tokenizer.encode(text, disallowed_special=())) for tokenizer in TOKENIZERS.values())
+    return max(len(tokenizer.encode(text, disallowed_special=())) for tokenizer in load_tokenizers().values())
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_row("text", TEXTS)
 def test_no_text_of_a_script_has_more_tokens_than_estimated(text: str) -> None:
     [estimated] = ESTIMATE.count_tokens([text])
     assert count(text) <= estimated <= 30 + 3 * count(text)
@@ -82,7 +85,7 @@ def test_a_block_costs_sixty_tokens_and_an_item_twelve_besides_its_text() -> Non
         ]
         message = frame_message(items)
         assert message is not None
-        for tokenizer in TOKENIZERS.values():
+        for tokenizer in load_tokenizers().values():
             text = len(tokenizer.encode(said))
             assert len(tokenizer.encode(message["content"])) <= 60 + size * (12 + text)
 
@@ -129,7 +132,7 @@ def test_a_text_that_is_counted_in_pieces_and_lines_has_the_same_tokens(some: li
         assert ESTIMATE.count_tokens([text]) == [whole]
 
 
-@pytest.mark.parametrize("text", ["plan 7 of Ana. ", "word\n", "12345", "(a, b); ", "寿司と酒。"])
+@each_row("text", ["plan 7 of Ana. ", "word\n", "12345", "(a, b); ", "寿司と酒。"])
 def test_no_piece_of_a_long_text_is_long(text: str) -> None:
     pieces = prompt_tokens._cut_pieces(text * 20_000)
     assert max(map(len, pieces)) < prompt_tokens.PIECE_CHARACTERS + 20

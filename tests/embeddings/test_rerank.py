@@ -14,6 +14,7 @@ from embeddings.registry import create_reranker
 from embeddings.rerank import CrossEncoder
 from embeddings.settings import RerankerSettings
 from tests.embeddings.cross_encoders import cross_encoder
+from tests.tables import each_row
 
 WORDS = ("where", "does", "ann", "live", "she", "lives", "rain", "falls", "on", "spain")
 
@@ -92,7 +93,7 @@ async def test_a_damaged_model_is_told_once_and_remembered(folder: Path, tmp_pat
     await encoder.close()
 
 
-@pytest.mark.parametrize("model", ["relative/folder/model", "name", "../up", "https://example.org/a"])
+@each_row("model", ["relative/folder/model", "name", "../up", "https://example.org/a"])
 def test_what_is_neither_a_folder_nor_a_hubs_name_is_refused_at_the_start(model: str) -> None:
     with pytest.raises(ValidationError, match="neither an absolute path nor"):
         RerankerSettings(model=model)

@@ -1,12 +1,12 @@
 """The key of a request stands in one header, in one form."""
 
-import pytest
 from starlette.datastructures import Headers
 
 from producers.bearer import read_bearer
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said, token",
     [("Bearer k", "k"), ("bearer  k ", "k"), ("Bearer", ""), ("Bearer ", ""), ("Basic k", ""), ("k", ""), (None, "")],
 )

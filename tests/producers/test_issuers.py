@@ -29,6 +29,7 @@ from tests.client.loopback import Loopback, loopback
 from tests.patience import until
 from tests.producers.conftest import World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 ISSUER, RESOURCE = "https://login.example", "https://memory.example/mcp"
 CHALLENGE = f'resource_metadata="https://memory.example{WELL_KNOWN}/mcp"'
@@ -239,7 +240,7 @@ async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loop
             assert await keys.find("s") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         {"issuer": "login.example"},

@@ -13,6 +13,7 @@ from store.memory import documents, offered_turns
 from store.recall import meaning, pool, preparation, recaller
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant
+from tests.tables import each_row
 
 PARAGRAPH = "The boiler is serviced in May, and its key hangs behind the green door. "
 LONG = PARAGRAPH * (2 * off_loop.LONG_CHARACTERS // len(PARAGRAPH))
@@ -64,7 +65,7 @@ async def test_work_in_a_thread_goes_on_when_the_loop_has_done_what_is_due(monke
     assert await working == 1_000
 
 
-@pytest.mark.parametrize("size", [0, 10, off_loop.PIECE, 3 * off_loop.PIECE])
+@each_row("size", [0, 10, off_loop.PIECE, 3 * off_loop.PIECE])
 def test_pieces_of_a_text_are_the_text_and_end_at_spaces(size: int) -> None:
     text = ("word " * size)[:size]
     pieces = list(off_loop.cut_at_spaces(text))

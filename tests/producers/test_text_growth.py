@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import orjson
-import pytest
 
 from producers.service.framing import frame_message, strip_frames
 from producers.service.turns import read_content, read_turn
 from producers.settings import ApiSettings
 from tests.growth import outgrowing
+from tests.tables import each_row
 
 SETTINGS = ApiSettings(max_message_bytes=16_777_216)
 
@@ -42,6 +42,6 @@ READ: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
+@each_row("name", READ)
 def test_the_time_grows_with_the_text(name: str) -> None:
     assert outgrowing(READ[name]) == []

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from sqlalchemy import NullPool, text
 
 from store import migrations
@@ -17,11 +16,12 @@ from store.migrations.compatibility import (
 )
 from tests.servers import TestPostgres
 from tests.store.used_schema import RECORD, read_used_schema
+from tests.tables import each_row
 
 KNOWN = ("0.1.0_0001", "0.1.0_0002", "0.2.0_0003")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "found,oldest_schema,relation",
     [
         (SchemaVersion("0.2.0_0003", "0.1.0_0001"), None, SchemaRelation.CURRENT),

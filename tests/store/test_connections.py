@@ -13,6 +13,7 @@ from store.connections import TlsMode, create_engine, is_local, tls_mode
 from store.errors import InvalidDatabaseUrl
 from store.settings import DatabaseSettings
 from tests.certificates import Authority
+from tests.tables import each_row
 
 AWAY = "postgresql+asyncpg://app:secret@db.example:5432/afterturn"
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ async def given_to_the_driver(url: str) -> Any:
     return seen["ssl"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     ["localhost", "127.0.0.1", "127.8.9.1", "[::1]"],
 )
@@ -53,7 +54,7 @@ def test_a_folder_of_sockets_is_this_machine() -> None:
     assert is_local("postgresql+asyncpg://app@/x?host=/run/postgresql")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         AWAY,
@@ -71,13 +72,13 @@ def test_any_other_machine_must_prove_its_name_unless_the_url_says_otherwise(url
     assert not is_local(url)
 
 
-@pytest.mark.parametrize("name", ["ssl", "sslmode"])
-@pytest.mark.parametrize("mode", list(TlsMode))
+@each_row("name", ["ssl", "sslmode"])
+@each_row("mode", list(TlsMode))
 def test_ssl_and_sslmode_are_both_obeyed(name: str, mode: TlsMode) -> None:
     assert tls_mode(f"{AWAY}?{name}={mode}") is mode
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url,flaw",
     [
         (f"{AWAY}?sslmode=verify_full", "not one of disable, allow, prefer, require, verify-ca, verify-full"),

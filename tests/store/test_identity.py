@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 from uuid import UUID, uuid5
 
-import pytest
-
 from store import identity
 from store.identity import NamedKind
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 BANK = UUID(int=7)
@@ -16,14 +15,14 @@ PACKAGES = ("store", "workers", "producers", "deploy")
 OF_A_BANK = re.compile(r"uuid5\(\s*(?:[\w.]+\.)?bank(?:_id)?\b")
 
 
-@pytest.mark.parametrize("kind", NamedKind)
+@each_row("kind", NamedKind)
 def test_a_session_that_is_called_like_another_thing_has_an_id_of_its_own(kind: NamedKind) -> None:
     assert identity.session_id(BANK, f"{kind}:porto") != identity.named_id(BANK, kind, "porto")
     assert identity.session_id(BANK, f"{kind}:porto") != identity.session_id(BANK, f"{kind}:ghent")
     assert identity.session_id(BANK, f"{kind}:porto") == uuid5(BANK, f"session\n{kind}:porto")
 
 
-@pytest.mark.parametrize("name", ["monday", "entity", "entities:porto", "memory", "my entity:porto", ":"])
+@each_row("name", ["monday", "entity", "entities:porto", "memory", "my entity:porto", ":"])
 def test_any_other_session_has_the_id_of_its_name(name: str) -> None:
     assert identity.session_id(BANK, name) == uuid5(BANK, name)
 

@@ -12,6 +12,7 @@ from store.recall.fact_arm import NAME
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
+from tests.tables import each_row
 from tests.workers.conftest import HOST, World
 from tests.workers.stages import Crew, KnownEmbedder
 
@@ -51,12 +52,12 @@ NOT_ASKED = (
 )
 
 
-@pytest.mark.parametrize("question,fact_ids", ASKED.items())
+@each_row("question,fact_ids", ASKED.items())
 def test_a_question_for_an_own_fact_is_known(question: str, fact_ids: tuple[str, ...]) -> None:
     assert find_asked_facts(question) == AskedFacts(fact_ids)
 
 
-@pytest.mark.parametrize("question", NOT_ASKED)
+@each_row("question", NOT_ASKED)
 def test_a_question_for_something_else_is_none(question: str) -> None:
     assert find_asked_facts(question) is None
 

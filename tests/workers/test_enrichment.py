@@ -17,6 +17,7 @@ from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.text.rules import VERSION
 from tests.client.loopback import closed_port, silence
+from tests.tables import each_row
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.models import KEY, Model, called, fact, facts, model, reader
 from tests.workers.stages import Crew
@@ -375,7 +376,7 @@ async def test_neither_texts_nor_the_key_are_written_down_about_a_call(
     assert KEY not in written
 
 
-@pytest.mark.parametrize("url", ["", "api.openai.com", "http://models.example.com", "https://u:p@models.example.com"])
+@each_row("url", ["", "api.openai.com", "http://models.example.com", "https://u:p@models.example.com"])
 def test_an_address_that_cannot_be_asked_is_an_error_at_the_start(url: str) -> None:
     with pytest.raises(ValidationError, match="base_url must") as caught:
         EnrichmentSettings(enabled=True, base_url=url)

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from deploy.components.gateways import TargetAccess, read_gateway_user
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import GatewayTarget
+from tests.tables import each_row
 from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
@@ -67,8 +68,8 @@ def test_config_an_address_that_is_no_url_is_refused() -> None:
         settings(base_url="gateway.example.com")
 
 
-@pytest.mark.parametrize("missing", ["base_url", "user_id", "user_key"])
-@pytest.mark.parametrize("blank", ["", "   "])
+@each_row("missing", ["base_url", "user_id", "user_key"])
+@each_row("blank", ["", "   "])
 def test_config_an_explicit_gateway_without_a_field_is_refused_by_that_name(missing: str, blank: str) -> None:
     with pytest.raises(ValidationError) as caught:
         settings(**{missing: blank})
@@ -77,7 +78,7 @@ def test_config_an_explicit_gateway_without_a_field_is_refused_by_that_name(miss
     assert KEY not in error["msg"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"mode": "hybrid"},

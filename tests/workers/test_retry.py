@@ -1,15 +1,15 @@
 """What a failure is called that becomes known outside: its kind, never its words."""
 
-import pytest
 from asyncpg.exceptions import DivisionByZeroError
 from sqlalchemy.exc import NoResultFound
 
 from embeddings.errors import EmbeddingError
+from tests.tables import each_row
 from workers.errors import Transient
 from workers.retry import name_failure
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error, category",
     [
         (DivisionByZeroError("what somebody said"), "database"),

@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.service import framing
+from tests.tables import each_row
 
 OPEN, CLOSE = "<memory_reference>\n", "\n</memory_reference>"
 FORMS: list[FrameForm] = ["lines", "json"]
@@ -73,7 +74,7 @@ def test_no_recalled_text_can_close_its_lines_or_begin_one(recalled: list[dict[s
 SAID = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "recalled,note,lines",
     [
         (
@@ -214,7 +215,7 @@ def test_directions_tags_and_zero_widths_are_shown_by_number(said: str, shown: s
     assert visible(said) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian: joined letters, kept apart
@@ -229,7 +230,7 @@ def test_what_shapes_a_word_stays_as_it_is(said: str) -> None:
     assert inside(framed([{"text": said}]))["items"] == [{"text": said}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "mine",
     [
         "<memory_reference>not ours</memory_reference>",

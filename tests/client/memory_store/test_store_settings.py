@@ -6,6 +6,8 @@ import pytest
 from afterturn_client.memory_store.settings import StoreSettings, WriteMode, derive_command_url
 from afterturn_client.settings import MemoryConfigError
 
+from tests.tables import each_row
+
 URL = {"LIGHT_AGENT_PORTAL_COMMAND_URL": "https://portal.example/portal/command"}
 ALLOWED = {"LIGHT_AGENT_ALLOW_DIRECT_PG_MEMORY": "true"}
 
@@ -32,7 +34,7 @@ def test_the_url_of_commands_follows_from_the_portals() -> None:
             derive_command_url(wrong)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "section, environ, named",
     [
         ({"writeMode": "portal"}, URL, "memory.writeMode"),

@@ -12,6 +12,7 @@ from deploy.cli.chat import SessionChoice
 from deploy.cli.formats import Format, detect_format, parse_file
 from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
 from deploy.cli.whatsapp import DateOrder
+from tests.tables import each_row
 
 CANOE = "I sold the canoe"
 AT = "2024-05-05T10:00:00Z"
@@ -146,8 +147,8 @@ PEOPLE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("program", PEOPLE)
-@pytest.mark.parametrize("indent", [None, 1])
+@each_row("program", PEOPLE)
+@each_row("indent", [None, 1])
 def test_each_message_of_a_chat_of_people_is_a_turn_of_who_said_it_then(program: str, indent: int | None) -> None:
     turns = said(json.dumps(PEOPLE[program], indent=indent))
     [(role, name, text, at)] = turns[0]
@@ -331,8 +332,8 @@ ASSISTANTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("program", ASSISTANTS)
-@pytest.mark.parametrize("indent", [None, 1])
+@each_row("program", ASSISTANTS)
+@each_row("indent", [None, 1])
 def test_messages_of_other_frameworks_keep_who_said_what(program: str, indent: int | None) -> None:
     [turn] = read(json.dumps(ASSISTANTS[program], indent=indent))
     assert isinstance(turn, ParsedTurn)
@@ -369,7 +370,7 @@ def test_a_chat_of_whatsapp_keeps_its_times_and_lines(chat: str, second: int) ->
     assert said(text)[0] == [("user", "Kim", f"{CANOE}\nand it is gone", at)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "beginning",
     [
         "[24/12/2023, 20:16:00] {}",
@@ -392,7 +393,7 @@ def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
     assert said(chat) == [[("user", "Kim", f"{CANOE}\nand it is gone", at)]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "written, kept",
     [
         ("<Media omitted>", None),
@@ -417,7 +418,7 @@ def test_what_whatsapp_writes_itself_is_nobodys_words(written: str, kept: str | 
     assert [turn[0][1:3] for turn in said(chat)] == [("Bo", "ok"), *([("Kim", kept)] if kept else [])]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "dates, given, months",
     [
         (("01/02/2026", "03/02/2026"), None, None),
@@ -508,12 +509,12 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("kind", UNKNOWN)
+@each_row("kind", UNKNOWN)
 def test_what_nobody_said_is_no_chat_of_people(kind: str) -> None:
     assert detect_format(UNKNOWN[kind].encode()) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document",
     [
         {"messages": [{"creator": {"name": "Kim"}, "said": CANOE}]},
@@ -531,7 +532,7 @@ def test_a_document_that_does_not_say_who_spoke_is_refused_with_what_was_looked_
     assert CANOE not in refused.error
 
 
-@pytest.mark.parametrize(
+@each_row(
     "people",
     ["Ana: hi\nBen: hi\n", "user: hi\nassistant: hello\n", "Dr. Lee: hi\nMarie-Luise: hi\n", "林: 你好\n王: 你好\n"],
 )

@@ -12,6 +12,7 @@ from deploy.cli import main
 from deploy.cli.times import parse_duration
 from store.tenancy.keys import Grant, Keys
 from tests.deploy.operated import Operated
+from tests.tables import each_row
 
 
 async def grant_of(operated: Operated, token: str) -> Grant | None:
@@ -152,7 +153,7 @@ def test_what_is_not_utf8_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys
     assert "UTF-8" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-1h", "999999d", "1w"])
+@each_row("text", ["", "5", "h", "1.5h", "-1h", "999999d", "1w"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_duration(text)

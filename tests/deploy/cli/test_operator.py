@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-import pytest
 from sqlalchemy import NullPool, text
 
 from deploy.cli.operator_command import read_operator_name
@@ -21,6 +20,7 @@ from store.tenancy.keys import Keys
 from tests.client.loopback import closed_port, raw_server
 from tests.deploy.operated import Operated, laid_out
 from tests.servers import TestPostgres
+from tests.tables import each_row
 
 
 async def test_status_of_an_empty_stack_is_all_zero(operated: Operated) -> None:
@@ -177,7 +177,7 @@ async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> Non
     assert f"chmod go-rwx {operated.folder / 'api-key'}" in result.stdout
 
 
-@pytest.mark.parametrize(
+@each_row(
     "finding,verdict",
     [
         (doctor_rules.judge_postgresql_version(150_004, "15.4"), CheckVerdict.FAIL),

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import COMMANDS, WITH_VALUE, build_cli, build_requested_cli
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 
 HEAVY = {
     "alembic", "asyncpg", "cryptography", "dramatiq", "fastapi", "fastembed", "granian", "httpx", "numpy",
@@ -64,7 +65,7 @@ def test_a_mistyped_command_is_told_which_one_was_meant(typed: str, meant: str) 
     assert f"'{meant}'" in result.output
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options", [["--context", "api"], ["--key-file", "up"], ["--url", "bench", "--key", "recall"], ["--key=status"]]
 )
 def test_a_global_options_value_may_have_the_name_of_a_command(options: list[str]) -> None:

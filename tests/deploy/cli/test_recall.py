@@ -14,6 +14,7 @@ from deploy.settings_listing import mask_value
 from tests.client.loopback import Loopback
 from tests.deploy.native_double import NativeDouble, stand_in
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 
 SECRET = "hunter2-distinctive"
 RESULT = {
@@ -181,9 +182,7 @@ def test_an_environment_variable_names_the_data_folder(data: Path) -> None:
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "command", sorted(n for n, at in COMMANDS.items() if not at.place.endswith("_app") and n != "demo")
-)
+@each_row("command", sorted(n for n, at in COMMANDS.items() if not at.place.endswith("_app") and n != "demo"))
 def test_help_teaches_with_an_example(command: str) -> None:
     result = CliRunner().invoke(build_cli(command), [command, "--help"])
     assert result.exit_code == 0
@@ -233,7 +232,7 @@ def test_config_says_what_is_wrong_and_ends_with_2() -> None:
     assert SECRET not in result.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         f"postgresql://app:{SECRET}@h/x",

@@ -20,6 +20,7 @@ from store.recall.settings import RecallSettings
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
 from tests.generations import make_generation_live
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 UNITS = 60
 GENERATION = 1
@@ -92,6 +93,6 @@ async def test_the_bounds_of_the_running_stack_are_those_that_are_tried(
     assert tried == [7]
 
 
-@pytest.mark.parametrize("units, name", [(1, 0), (SIZE_LIMITS[0], 1), (SIZE_LIMITS[1] - 1, 1), (SIZE_LIMITS[3], 4)])
+@each_row("units, name", [(1, 0), (SIZE_LIMITS[0], 1), (SIZE_LIMITS[1] - 1, 1), (SIZE_LIMITS[3], 4)])
 def test_banks_are_told_apart_by_their_size(units: int, name: int) -> None:
     assert classify_size(units) == name

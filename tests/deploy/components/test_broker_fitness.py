@@ -17,6 +17,7 @@ from deploy.local.valkey import CONFIGURATION
 from deploy.settings import load_settings
 from producers.settings import BrokerSettings
 from tests.patience import until
+from tests.tables import each_row
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +68,7 @@ def test_a_node_of_a_cluster_is_no_broker(enabled: bool, loses: list[bool]) -> N
     assert [flaw.loses for flaw in judge_cluster(enabled=enabled)] == loses
 
 
-@pytest.mark.parametrize(
-    "policy,loses", [("allkeys-lru", [True]), ("volatile-lru", [False]), (None, [False]), ("noeviction", [])]
-)
+@each_row("policy,loses", [("allkeys-lru", [True]), ("volatile-lru", [False]), (None, [False]), ("noeviction", [])])
 def test_whether_messages_may_be_thrown_away_is_told_by_the_policy(policy: str | None, loses: list[bool]) -> None:
     found = list(judge_eviction_policy(policy))
     assert [flaw.loses for flaw in found] == loses

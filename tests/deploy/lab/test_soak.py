@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from deploy.lab.bench.capacity import LoadPhase
 from deploy.lab.bench.usage import StackUsage, Usage
 from deploy.lab.soak import MIB, Calls, Soaked, describe_growth
+from tests.tables import each_row
 
 BEFORE = StackUsage({"api": Usage(1, 200 * MIB, 50, 1.0), "workers": Usage(1, 200 * MIB, 50, 1.0)}, 10, 0)
 
@@ -21,7 +20,7 @@ def test_what_allocators_and_pools_keep_is_no_growth() -> None:
     assert describe_growth(BEFORE, grown(memory_mib=40, files=5, connections=3)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "after, named",
     [
         (grown(memory_mib=200), "memory"),

@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from deploy.observability.alert_rules import NO_LABELS, History, Moment, Unjudged, Vector
 from deploy.observability.alerts import Alerts, gather_samples, read_alert_rules, read_records
 from tests.deploy.observability.test_observability import rules
+from tests.tables import each_row
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 #: Alerts that Prometheus alone can judge: of its own scrapes, or of windows longer than samples are kept here.
@@ -82,7 +83,7 @@ def test_a_quantile_is_that_of_the_window() -> None:
     assert evaluate("afterturn:recall_seconds:p95_5m > 0.5", waits(100, 0), waits(200, 0)) == {}
 
 
-@pytest.mark.parametrize("text", ["absent(rows)", "rate(rows[1d])", "unknown_metric > 0", "max(rows", "rows offset 5m"])
+@each_row("text", ["absent(rows)", "rate(rows[1d])", "unknown_metric > 0", "max(rows", "rows offset 5m"])
 def test_what_is_not_covered_is_unjudged(text: str) -> None:
     with pytest.raises(Unjudged):
         evaluate(text, [gauge("rows", {(): 1.0})])

@@ -56,6 +56,7 @@ from tests.producers import conftest as producers
 from tests.producers.conftest import Tenant, broker_of, build
 from tests.producers.plugin.kept import parts_of
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 from tests.workers.conftest import World, open_world
 from tests.workers.gateways import KEY, gateway
 from tests.workers.stages import Crew
@@ -482,7 +483,7 @@ def test_tracing_without_its_packages_is_refused_with_the_next_step(
     assert MISSING in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("url", ["collector:4318", "ftp://collector", "http://user:secret@collector:4318", "http://"])
+@each_row("url", ["collector:4318", "ftp://collector", "http://user:secret@collector:4318", "http://"])
 def test_an_address_of_a_collector_is_an_url_without_credentials(url: str) -> None:
     with pytest.raises(ValueError, match="http://host:port"):
         TracingSettings(endpoint=url)
@@ -505,7 +506,7 @@ def test_lines_of_the_log_name_their_trace(spans: InMemorySpanExporter, monkeypa
     assert not {"trace_id", "span_id"} & set(without)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given, read",
     [
         (AGENT, AGENT),

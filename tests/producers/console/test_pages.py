@@ -16,6 +16,7 @@ import pytest
 from producers.console.pages import FOLDER, HEADERS, KEPT, find_version, read_files
 from tests.packages import find_or_skip
 from tests.producers.conftest import World
+from tests.tables import each_row
 
 VENDORED: list[dict[str, Any]] = tomllib.loads((FOLDER.parent / "vendored.toml").read_text())["file"]
 #: The most that all files together may have, compressed.
@@ -122,7 +123,7 @@ def test_every_text_is_there_in_both_languages_and_used() -> None:
     assert set(re.findall(r'\bt\(\s*"([\w.]+)"', others)) <= set(known)
 
 
-@pytest.mark.parametrize("file", VENDORED, ids=lambda one: one["path"])
+@each_row("file", VENDORED, ids=lambda one: one["path"])
 def test_a_vendored_file_is_as_it_was_taken(file: dict[str, Any]) -> None:
     assert hashlib.sha256((FOLDER / file["path"]).read_bytes()).hexdigest() == file["sha256"]
     assert (FOLDER / "vendor" / f"LICENSE.{file['package']}").exists()

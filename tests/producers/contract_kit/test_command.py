@@ -28,6 +28,7 @@ from tests.certificates import Authority
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.producers.contract_kit.judging import running, served
+from tests.tables import each_row
 
 FOLDER = Path(kit.__file__).parent
 #: Two quick cases.
@@ -213,7 +214,7 @@ def test_it_reaches_a_plugin_behind_a_unix_socket(tmp_path: Path) -> None:
             assert (status, report["unusable"]) == (0, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url, base, path",
     [
         ("http://127.0.0.1:9100", "http://127.0.0.1:9100", None),
@@ -227,9 +228,7 @@ def test_a_url_says_where_a_plugin_listens(url: str, base: str, path: str | None
     assert (target.base, target.socket) == (base, path)
 
 
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:9100", "ftp://x", "http://", "http://h/?a=1", "unix:relative", "http://ann:pw@h"]
-)
+@each_row("url", ["127.0.0.1:9100", "ftp://x", "http://", "http://h/?a=1", "unix:relative", "http://ann:pw@h"])
 def test_a_url_that_names_no_plugin_is_refused_with_what_to_give(url: str) -> None:
     with pytest.raises(InvalidRequestError, match="give") as caught:
         parse_target(url)
@@ -273,7 +272,7 @@ def test_where_nothing_listens_it_exits_2_and_says_so_in_every_report(tmp_path: 
     assert url in error.attrib["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "status, value, hint",
     [
         (404, {"code": "not_found", "message": "no such path"}, "path prefix"),
@@ -293,7 +292,7 @@ def test_a_plugin_without_a_health_to_go_by_cannot_be_judged(status: int, value:
     assert hint in result.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments, hint",
     [
         ((), "name the plugin"),

@@ -21,6 +21,7 @@ from store.recall import candidates, jobs
 from store.recall.query import Recalled
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 JOBS = "/api/v1/recall/jobs"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -65,7 +66,7 @@ def test_an_answer_that_is_cut_says_so_and_keeps_the_best() -> None:
     assert f'"t{len(kept)}"' not in told["reference"]["content"]
 
 
-@pytest.mark.parametrize("sign", ["a", "<", "\x01", '"', "\\", "\u2028", "😀"])
+@each_row("sign", ["a", "<", "\x01", '"', "\\", "\u2028", "😀"])
 def test_of_a_single_result_that_has_no_room_the_beginning_is_told(sign: str) -> None:
     written = as_json(answering(sign * 100_000), 20_000)
     [one] = orjson.loads(written)["results"]

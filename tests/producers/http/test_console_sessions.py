@@ -12,6 +12,7 @@ from producers.http.console_cookie import COOKIE, HEADER, set_cookie
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.operator_keys import OperatorKeys
 from tests.producers.conftest import Tenant, World
+from tests.tables import each_row
 
 SESSION = "/api/v1/console/session"
 
@@ -45,7 +46,7 @@ async def test_a_key_becomes_a_session_that_does_what_the_key_does(world: World,
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host,secure", [("127.0.0.1:8300", False), ("localhost:1", False), ("[::1]:1", False), ("memory.example", True)]
 )
 def test_the_cookie_is_for_this_site_alone_and_read_by_no_script(host: str, *, secure: bool) -> None:

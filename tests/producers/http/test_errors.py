@@ -23,6 +23,7 @@ from store.replay.shadow import ErasedMeanwhileError
 from store.settings import DatabaseSettings
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 TURNS = "/api/v1/turns"
 
@@ -333,7 +334,7 @@ def test_every_error_of_the_store_has_a_code_on_the_wire() -> None:
     assert [kind.__name__ for kind in kinds if error_to_wire(kind.__new__(kind)) is INTERNAL] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error, status, code",
     [
         (InvalidEvent("an event is JSON"), 422, "INVALID_EVENT"),

@@ -23,6 +23,7 @@ from producers.http.limits import (
 )
 from producers.settings import ApiSettings
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 
 SMALL = ApiSettings(max_request_bytes=4096)
 #: For bodies that never come whole: one that does may take longer on a busy machine.
@@ -118,9 +119,7 @@ async def sent(answer: bytes) -> tuple[list[int], bytes]:
     return [len(one["body"]) for one in pieces], b"".join(one["body"] for one in pieces)
 
 
-@pytest.mark.parametrize(
-    "size, pieces", [(0, [0]), (PIECE, [PIECE]), (PIECE + 1, [PIECE, 1]), (3 * PIECE, [PIECE, PIECE, PIECE])]
-)
+@each_row("size, pieces", [(0, [0]), (PIECE, [PIECE]), (PIECE + 1, [PIECE, 1]), (3 * PIECE, [PIECE, PIECE, PIECE])])
 async def test_a_long_answer_leaves_in_pieces_and_a_short_one_in_one(size: int, pieces: list[int]) -> None:
     answer = bytes(n % 251 for n in range(size))
     assert await sent(answer) == (pieces, answer)
@@ -168,7 +167,7 @@ async def test_an_address_that_offers_one_unknown_key_after_the_other_is_answere
     assert late == [LATE_S]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "scope, trusted, address",
     [
         (of("192.0.2.1"), (), "192.0.2.1"),

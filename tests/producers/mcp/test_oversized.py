@@ -11,6 +11,7 @@ from afterturn_client.oversized import identify_message
 from producers.mcp.server import CODES, INVALID
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_tools import call, client_of, refusal, said
+from tests.tables import each_row
 
 LIMIT = 2_097_152
 PAGE = Path(__file__).parents[3] / "docs/mcp.md"
@@ -63,7 +64,7 @@ async def test_too_many_items_are_counted_in_items(world: World, ana: Tenant) ->
     )
 
 
-@pytest.mark.parametrize("end", [b'{"params":{"id":5}}', b'{"params":{"a":{"id":5}}}', b"", b"\xff" * 9000])
+@each_row("end", [b'{"params":{"id":5}}', b'{"params":{"a":{"id":5}}}', b"", b"\xff" * 9000])
 def test_no_id_within_a_message_is_taken_for_its_own(end: bytes) -> None:
     assert identify_message(end, end).id is None
 

@@ -38,6 +38,7 @@ from tests.certificates import Authority
 from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.judging import running, served
 from tests.producers.perimeter.plugins import answering, scripted
+from tests.tables import each_row
 
 HEALTH = {"status": "ok", "version": "1.0.0", "capabilities": ["fts", "something-new"]}
 LISTING = build_body(SearchRequest, namespaces=("workspace:a",))
@@ -65,7 +66,7 @@ class Clock:
 # -- the contract's objects
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["workspace:3f2c", "org:acme-corp", "custom:engineering-shared", "workspace:a.b", "workspace:a_b", "team:a:b",
      "x:" + "a" * 254],
@@ -74,7 +75,7 @@ def test_a_name_of_the_contract_is_taken(name: str) -> None:
     assert is_namespace(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["", "a", ":a", "workspace:", "Workspace:a", "ws1:a", "workspace:a b", "workspace:a/b", "x:" + "a" * 255,
      "workspace:a\n", "workspace:%61", "workspace:\u0430", "workspace:\uff41"],
@@ -103,7 +104,7 @@ def test_a_patch_keeps_the_difference_of_null_and_absent() -> None:
         build_body(NamespacePatch)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields, field",
     [({"content": " \n"}, "content"), ({"content": "a\ud800"}, "content"), ({"kind": "rumour"}, "kind"),
      ({"source": "x"}, "source"), ({"pin": 1}, "pin"), ({"id": "7"}, "id"),
@@ -119,7 +120,7 @@ def test_a_write_that_breaks_the_contract_names_its_field_and_not_its_value(fiel
     assert "rumour" not in str(caught.value)
 
 
-@pytest.mark.parametrize("limit", [-1, 101, True, 1.5])
+@each_row("limit", [-1, 101, True, 1.5])
 def test_a_limit_beyond_a_hundred_is_refused(limit: object) -> None:
     with pytest.raises(InvalidCall, match="limit"):
         build_body(SearchRequest, namespaces=("a:b",), limit=limit)
@@ -204,13 +205,13 @@ async def test_a_plugin_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
             assert (await plugin.health()).status == "ok"
 
 
-@pytest.mark.parametrize("url", ["", "localhost:9100", "ftp://a", "http://user:pw@host", "http://a?b=c"])
+@each_row("url", ["", "localhost:9100", "ftp://a", "http://user:pw@host", "http://a?b=c"])
 def test_a_url_that_names_no_plugin_is_refused(url: str) -> None:
     with pytest.raises(InvalidCall, match="MEMORY_PLUGIN_URL"):
         PluginClient(PluginAddress(url))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, seconds",
     [("2s", 2), ("1m30s", 90), ("500ms", 0.5), ("1.5s", 1.5), ("1h", 3600), ("", 2), ("0s", 2), ("-1s", 2), ("5", 2)],
 )
@@ -228,7 +229,7 @@ async def test_no_hits_may_be_null(body: dict[str, Any]) -> None:
             assert (await plugin.search(LISTING)).memories == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "status, body, code, message",
     [(404, b"", "not_found", "status 404 (empty body)"), (403, b"no", "forbidden", "status 403: no"),
      (400, b"x" * 300, "bad_request", f"status 400: {'x' * 256}"), (302, b"", "bad_request", "status 302 (empty body)"),
@@ -245,7 +246,7 @@ async def test_a_refusal_has_the_plugins_code_or_that_of_its_status(
     assert (caught.value.status, caught.value.wire_code, str(caught.value)) == (status, code, message)
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b'{"memories": [{"id": 7}]}', b'{"memories": "all"}'])
+@each_row("body", [b"[]", b"{", b'{"memories": [{"id": 7}]}', b'{"memories": "all"}'])
 async def test_a_success_that_cannot_be_read_is_no_failure_of_the_plugin(body: bytes) -> None:
     with scripted(answering(200, body)) as (url, _):
         async with client(url, breaker=CircuitBreaker(threshold=1)) as plugin:

@@ -30,6 +30,7 @@ from producers.plugin.wire import Memory, MemoryKind
 from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore
 from tests.producers.perimeter.plugins import RecordedCalls, answering, logged, recorded, scripted
+from tests.tables import each_row
 
 SECRET = "sk-Abcdefghij0123456789xyz"
 ROOT, SELF, SIBLING = CallingWorkspace("root"), CallingWorkspace("self"), CallingWorkspace("sibling")
@@ -251,7 +252,7 @@ def store_directly(place: Place, namespace: str, content: str) -> None:
     place.sent.calls.clear()
 
 
-@pytest.mark.parametrize("text", ["[MEMORYLESS]", "[the MEMORY]", "MEMORY [x]", "memory [", "[_MEMORY x"])
+@each_row("text", ["[MEMORYLESS]", "[the MEMORY]", "MEMORY [x]", "memory [", "[_MEMORY x"])
 def test_what_is_no_mark_stays_as_it_is(text: str) -> None:
     assert disarm_marks(text) == text
 

@@ -26,6 +26,7 @@ from producers.perimeter.namespaces import derive_namespaces, readable_entries, 
 from producers.perimeter.trees import FileTree, TableTree, TreeTable, Workspace, walk_to_root
 from store.connections import create_engine
 from tests.servers import TestPostgres
+from tests.tables import each_row
 
 Rows = Sequence[tuple[str, str | None]]
 FAMILY: Rows = [("root", None), ("team", "root"), ("self", "team"), ("sibling", "team")]
@@ -75,7 +76,7 @@ def test_the_root_may_be_fifty_parents_away() -> None:
     assert derive_namespaces(walk_to_root(known(DEEPEST), "0"))[2].name == "org:50"
 
 
-@pytest.mark.parametrize("own, rows, error", BROKEN)
+@each_row("own, rows, error", BROKEN)
 def test_a_way_that_does_not_end_at_a_root_is_an_error_of_its_own(own: str, rows: Rows, error: type[TreeError]) -> None:
     with pytest.raises(error):
         walk_to_root(known(rows), own)

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import httpx
-import pytest
 
 from producers.plugin.app import PluginApp
 from producers.plugin.openapi import describe_routes, render_description
 from producers.settings import ApiSettings
 from tests.producers.plugin.test_app import InMemory
+from tests.tables import each_row
 
 #: Method, path, statuses (contract 1.1).
 ROUTES = {
@@ -76,7 +76,7 @@ def test_every_operation_has_an_id_of_its_own_and_every_parameter_says_what_it_m
     assert all(one["description"] for one in parameters)
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@each_row("name", OBJECTS)
 def test_an_objects_fields_are_the_contracts(name: str) -> None:
     schema = describe_routes()["components"]["schemas"][name]
     fields, required = OBJECTS[name]

@@ -4,10 +4,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import pytest
-
 from producers.plugin.wire import Found, Memory, Namespace
 from store.off_loop import LONG_CHARACTERS, run_steps
+from tests.tables import each_row
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
 METADATA = {"deep": [None, {"n": 2**70}], "text": "\u20ac"}
@@ -17,9 +16,9 @@ MEMORIES = [
 ]
 
 
-@pytest.mark.parametrize("memories", [(), MEMORIES])
-@pytest.mark.parametrize("cursor", [None, 'a"b'])
-@pytest.mark.parametrize("namespaces", [(), NAMESPACES])
+@each_row("memories", [(), MEMORIES])
+@each_row("cursor", [None, 'a"b'])
+@each_row("namespaces", [(), NAMESPACES])
 def test_an_answer_is_written_whole_a_memory_or_namespace_a_step(
     memories: Sequence[Memory], cursor: str | None, namespaces: Sequence[Namespace]
 ) -> None:

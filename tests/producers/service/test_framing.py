@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.service.framing import frame_message, strip_frames
+from tests.tables import each_row
 
 Item = dict[str, Any]
 FORMS: list[FrameForm] = ["lines", "json"]
@@ -84,7 +85,7 @@ def test_text_without_a_frame_is_left_alone(said: str) -> None:
     assert strip_frames(said) == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "<memory_reference>",
@@ -163,7 +164,7 @@ def test_a_frame_that_is_split_over_texts_is_taken_out_of_all(recalled: list[Ite
     assert len(strip_parts(texts)) == len(texts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "\\u003cmemory_reference\\u003e{" * 9_000,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from producers.errors import Invalid
 from producers.service import json_values
 from producers.service.json_values import VALUES, limit_json
+from tests.tables import each_row
 
 texts = st.text(st.sampled_from('a"\\,:[]{} \n\u00e9'), max_size=12)
 values = st.recursive(
@@ -34,19 +35,19 @@ def test_values_are_counted_exactly_in_windows_of_any_size(value: Any, window: i
     assert 1 + json_values._count_marks(raw) >= count(value)
 
 
-@pytest.mark.parametrize("body", [[{}] * VALUES, [[]] * VALUES, [0] * VALUES, {str(n): "" for n in range(VALUES)}])
+@each_row("body", [[{}] * VALUES, [[]] * VALUES, [0] * VALUES, {str(n): "" for n in range(VALUES)}])
 async def test_one_value_too_many_is_refused(body: Any) -> None:
     with pytest.raises(Invalid) as refused:
         await limit_json(orjson.dumps(body))
     assert f"more than {VALUES} JSON values" in refused.value.problems[0].problem
 
 
-@pytest.mark.parametrize("body", [[0] * (VALUES - 1), [",[]{}" * VALUES], ['\\",' * VALUES], 'a\\"' * VALUES])
+@each_row("body", [[0] * (VALUES - 1), [",[]{}" * VALUES], ['\\",' * VALUES], 'a\\"' * VALUES])
 async def test_a_value_less_and_marks_within_texts_are_no_more_values(body: Any) -> None:
     await limit_json(orjson.dumps(body))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+@each_row("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 async def test_a_text_in_another_encoding_is_counted_before_it_is_parsed(encoding: str) -> None:
     # Each of these characters has a byte that is a comma in UTF-8.
     few, many = ["\u2c2c\u4e2c" * 2 * VALUES], [0] * VALUES

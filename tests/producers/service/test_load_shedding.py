@@ -13,13 +13,14 @@ from store.identity import host_id
 from store.ledger.depth import Depth
 from tests.producers.conftest import broker_of, build
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 LIMITS = PressureSettings(
     embedding_rows=10, recall_job_rows=20, recall_job_age_s=5.0, batch_rows=30, batch_age_s=60.0, retry_after_s=7
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rows, oldest_s, expected",
     [
         (9, 4.9, Shed.NOTHING),

@@ -13,6 +13,7 @@ from producers.turns.requests import TurnReference
 from store import identity
 from store.off_loop import run_steps
 from tests.producers.conftest import Tenant, World
+from tests.tables import each_row
 
 BEFORE, AFTER = "/api/v1/turns/before", "/api/v1/turns/after"
 MARK = "zanzibar-quartz-4711"
@@ -179,7 +180,7 @@ class NotedTokens:
         return [len(text.split()) for text in texts]
 
 
-@pytest.mark.parametrize("most, shown, counted", [(0, 64, 64), (350, 3, 4), (50, 0, 1), (100_000, 64, 64)])
+@each_row("most, shown, counted", [(0, 64, 64), (350, 3, 4), (50, 0, 1), (100_000, 64, 64)])
 def test_of_a_long_history_no_more_is_counted_than_fits_and_one_item(most: int, shown: int, counted: int) -> None:
     stored = [said(f"{'word ' * 99}{n}") for n in range(64)]
     counter, place = NotedTokens(), TurnReference(project="p", session="s", turn="t")

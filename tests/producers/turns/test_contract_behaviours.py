@@ -18,6 +18,7 @@ from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.mcp.test_tools import call, client_of, count_events, said
 from tests.producers.service.test_profiles import worked_through
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 BEFORE, AFTER = "/api/v1/turns/before", "/api/v1/turns/after"
 _TRAPS, _CYCLE = "producers/turns/test_turn_traps.py::test_", "producers/service/test_turn_lifecycle.py::test_"
@@ -103,7 +104,7 @@ BEHAVIOURS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("clause", BEHAVIOURS)
+@each_row("clause", BEHAVIOURS)
 def test_every_behaviour_of_the_contract_has_its_tests(clause: str) -> None:
     root = Path(__file__).parents[3]
     for named in BEHAVIOURS[clause]:

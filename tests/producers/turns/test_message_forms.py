@@ -8,6 +8,7 @@ from producers.turns.built_messages import UnknownForm
 from producers.turns.items import choose_role
 from producers.turns.message_forms import identify_message, recognise_message
 from tests.producers.conftest import Tenant
+from tests.tables import each_row
 
 FERRY = "The ferry leaves at nine"
 HUMAN: dict[str, dict[str, Any]] = {
@@ -138,7 +139,7 @@ def test_calls_of_langchain_become_those_of_a_chat_completion() -> None:
     ]
 
 
-@pytest.mark.parametrize("content", [5, {"n": 1}, [5], [{"w": 1}], {"parts": 7}])
+@each_row("content", [5, {"n": 1}, [5], [{"w": 1}], {"parts": 7}])
 def test_content_in_no_form_is_refused(content: Any) -> None:
     with pytest.raises(UnknownForm):
         recognise_message({"role": "human", "content": content})

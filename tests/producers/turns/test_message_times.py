@@ -10,12 +10,13 @@ from pydantic_core import PydanticCustomError
 from producers.service.fields import parse_moment
 from tests.producers.conftest import Tenant
 from tests.producers.turns.test_message_forms import hand_in
+from tests.tables import each_row
 
 AT = datetime(2023, 5, 24, 10, tzinfo=UTC)
 SECONDS = 1684922400
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "2023-05-24T10:00:00Z",
@@ -53,7 +54,7 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
     assert read_time(value) == AT
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         *("yesterday", "", 0, 5, -1, True, None, 1e300, float("nan"), float("inf"), "9" * 30, -(10**25)),
@@ -85,9 +86,7 @@ async def test_a_message_whose_time_cannot_be_read_is_refused(ana: Tenant, way: 
     assert await said_at(ana) == {}
 
 
-@pytest.mark.parametrize(
-    "field", ["timestamp", "created_at", "createdAt", "create_time", "date", "ts", "time", "sent_at"]
-)
+@each_row("field", ["timestamp", "created_at", "createdAt", "create_time", "date", "ts", "time", "sent_at"])
 def test_a_time_is_found_under_the_names_that_programs_give_it(field: str) -> None:
     assert find_moment({"role": "user", "content": "x", field: SECONDS}) == AT
     assert find_moment({"role": "user", "content": "x", "metadata": {field: SECONDS}}) == AT
@@ -98,7 +97,7 @@ def test_seconds_and_milliseconds_of_the_api_are_the_same_time(value: Any) -> No
     assert parse_moment(value) == AT
 
 
-@pytest.mark.parametrize("value", [0, 1, 99_999_999, SECONDS * 10**6, True, 1.5])
+@each_row("value", [0, 1, 99_999_999, SECONDS * 10**6, True, 1.5])
 def test_a_number_that_would_be_the_first_day_of_1970_is_refused(value: Any) -> None:
     with pytest.raises(PydanticCustomError):
         parse_moment(value)

@@ -16,6 +16,7 @@ from producers.turns.items import clean_items, count_tokens, identify_item, outl
 from producers.turns.recalled import RecalledContext, fact_json
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
 from store.memory.held_facts import HoldingFact, Whose
+from tests.tables import each_row
 
 MOST = 262_144
 
@@ -40,7 +41,7 @@ def test_the_pinned_identity_is_the_contracts() -> None:
     assert identify_item({"type": "reasoning", "id": "1"}) != identify_item({"type": "reasoning", "id": "2"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "start, count, found",
     [
         (-1, 0, (0, 5)),
@@ -165,7 +166,7 @@ def test_limits_are_refused_by_name() -> None:
         clean_items([{"type": "t", "deep": deep}], "f", MOST)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given, code",
     [
         ({"project": " "}, "PROJECT_REQUIRED"),
@@ -249,7 +250,7 @@ def held(
     return HoldingFact(fact_id, fact_id.rpartition("_")[2], value, subject, whose, tier, confidence, at, statement)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "subject, whose, told",
     [
         ("Ann", Whose.OWN, "you"),

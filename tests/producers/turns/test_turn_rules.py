@@ -12,6 +12,7 @@ from producers.service.framing import frame_message
 from producers.service.turns import MAX_METADATA_BYTES_OF_CALL, limit_call, read_turn
 from producers.settings import ApiSettings
 from store.memory.turns import NewTurn
+from tests.tables import each_row
 
 SETTINGS = ApiSettings(max_message_bytes=1024)
 SAID = {"role": "user", "content": "hello"}
@@ -107,7 +108,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("value", BAD.values(), ids=BAD.keys())
+@each_row("value", BAD.values(), ids=BAD.keys())
 def test_a_turn_is_refused_for(value: Any) -> None:
     with pytest.raises(Invalid) as refusal:
         judged(value)
@@ -141,7 +142,7 @@ def test_a_refusal_repeats_no_value(fields: dict[str, str]) -> None:
         assert secret not in str(refusal.details)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "moment",
     ["2023-05-08T13:56:00Z", "2023-05-08t15:56:00.000+02:00", "2023-05-08 13:56:00z", 1683554160000],
 )

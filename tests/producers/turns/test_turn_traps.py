@@ -30,6 +30,7 @@ from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.mcp.test_tools import ERAS, call, client_of, count_events, refusal, said
 from tests.producers.test_lock_timeouts import holding, places, psql
 from tests.servers import TestValkey
+from tests.tables import each_row
 
 __all__ = ["psql"]
 
@@ -330,7 +331,7 @@ def host_of(tenant: Tenant) -> Any:
     return identity.host_id(tenant.host)
 
 
-@pytest.mark.parametrize("trap", TRAPS)
+@each_row("trap", TRAPS)
 def test_every_trap_of_the_contract_has_its_tests(trap: int) -> None:
     root = Path(__file__).parents[3]
     for named in TRAPS[trap]:

@@ -9,6 +9,7 @@ import pytest
 
 from store.derived.insights import LIST_CHARACTERS, LISTED, Statement, choose_members, derive_list
 from store.text.rules.fact_rules import LIST_PHRASES
+from tests.tables import each_row
 
 
 def stated(begins: str, *values: str) -> list[Statement]:
@@ -40,7 +41,7 @@ def test_only_kinds_whose_key_is_their_value_are_lists() -> None:
     assert not others & LIST_PHRASES.keys()
 
 
-@pytest.mark.parametrize("other", ["Ann's city is", "Bo visited", "Ann's hotel in Lyon: never visited", "Porto and"])
+@each_row("other", ["Ann's city is", "Bo visited", "Ann's hotel in Lyon: never visited", "Porto and"])
 def test_a_fact_that_is_said_in_other_words_is_no_member(other: str) -> None:
     visits = [*stated("Ann visited", "Porto"), *stated(other, "Lyon"), *stated("Ann visited", "Ghent")]
     assert listed("user_visited", visits) == "Ann visited: Porto; Ghent."
@@ -74,7 +75,7 @@ def test_a_list_has_the_newest_of_very_many_facts() -> None:
     assert said == f"Ann visited: {'; '.join(f'P{n}' for n in range(100 - LISTED, 100))}."
 
 
-@pytest.mark.parametrize("more", range(64))
+@each_row("more", range(64))
 def test_a_list_is_never_longer_than_a_vector_can_hold_and_keeps_the_newest(more: int) -> None:
     values = ["x" * more, *(f"{n}".rjust(120, "x") for n in range(LISTED))]
     said = listed("user_visited", stated("Ann visited", *values))

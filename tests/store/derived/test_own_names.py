@@ -1,15 +1,14 @@
 """Under which names a user speaks: those that are stated, those of the id, or the only one that speaks alone."""
 
-import pytest
-
 from store.derived.own_names import SpokenName, choose_own_names
+from tests.tables import each_row
 
 
 def spoken(alone: str = "", among: str = "") -> list[SpokenName]:
     return [SpokenName(name, alone=name in alone.split("|")) for name in filter(None, f"{alone}|{among}".split("|"))]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "user, stated, names, own",
     [
         ("ann-3f2a", [], spoken(among="ann|bo"), {"ann"}),

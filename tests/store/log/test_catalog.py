@@ -15,6 +15,7 @@ from store.log.catalog import (
     EventType,
     aggregate_id,
 )
+from tests.tables import each_row
 
 HOST, BANK = uuid4(), uuid4()
 #: Names of an older family, whose tables (agent_memory_t, the first agent_session_history_t) are not ours.
@@ -44,7 +45,7 @@ def test_the_catalog_is_the_seeds() -> None:
     assert set(AGGREGATES) == set(Aggregate)
 
 
-@pytest.mark.parametrize("event", EventType)
+@each_row("event", EventType)
 def test_an_aggregates_name_is_an_event_types_without_its_suffix(event: EventType) -> None:
     aggregate = EVENTS[event].aggregate
     assert event.removeprefix(aggregate).removesuffix("Event") in FAMILIES[aggregate]
@@ -54,13 +55,13 @@ def test_names_of_the_older_family_are_kept_apart() -> None:
     assert not set(LEGACY) & set(EventType)
 
 
-@pytest.mark.parametrize("aggregate", Aggregate)
+@each_row("aggregate", Aggregate)
 def test_an_aggregate_id_names_host_bank_and_its_own_parts(aggregate: Aggregate) -> None:
     parts = [HOST, BANK, *(uuid4() for _ in ID_FIELDS[aggregate])]
     assert aggregate_id(*parts) == "|".join(map(str, parts))
 
 
-@pytest.mark.parametrize("aggregate", Aggregate)
+@each_row("aggregate", Aggregate)
 def test_an_aggregate_id_is_never_partial(aggregate: Aggregate) -> None:
     parts: list[object] = [HOST, BANK, *(uuid4() for _ in ID_FIELDS[aggregate])]
     for nth, nothing in product(range(len(parts)), ("", None)):

@@ -12,6 +12,7 @@ from store.log.catalog import EventType, parse_event_data
 from store.log.envelope import Origin, build_command, build_offer
 from store.log.storable import DEPTH_LIMIT
 from tests.store.log.samples import BEGINNINGS, cloud_event, sample
+from tests.tables import each_row
 
 ORIGIN = Origin(uuid4(), uuid4(), uuid4(), datetime(2026, 3, 1, tzinfo=UTC))
 SECRET = "kept between us"
@@ -21,14 +22,14 @@ def whole(event: EventType) -> dict[str, Any]:
     return cloud_event(build_command(ORIGIN, event, sample(event), version=1 if event in BEGINNINGS else 2))
 
 
-@pytest.mark.parametrize("event", EventType)
+@each_row("event", EventType)
 def test_an_unknown_field_is_refused_and_its_value_not_told(event: EventType) -> None:
     with pytest.raises(InvalidEvent, match="extra_forbidden") as refused:
         build_command(ORIGIN, event, {**sample(event), "mood": SECRET})
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize("event", EventType)
+@each_row("event", EventType)
 def test_every_field_of_its_id_is_required(event: EventType) -> None:
     for field in ("hostId", "bankId"):
         data = {k: v for k, v in whole(event)["data"].items() if k != field}
@@ -39,8 +40,8 @@ def test_every_field_of_its_id_is_required(event: EventType) -> None:
 VECTOR = [0.25] * 384
 
 
-@pytest.mark.parametrize("field", ["embedding", "contentEmbedding", "vector"])
-@pytest.mark.parametrize("event", EventType)
+@each_row("field", ["embedding", "contentEmbedding", "vector"])
+@each_row("event", EventType)
 def test_no_event_has_a_place_for_a_vector(event: EventType, field: str) -> None:
     for fields in (sample(event), {**whole(event)["data"], "erased": True}):
         with pytest.raises(InvalidEvent, match="extra_forbidden"):

@@ -2,14 +2,13 @@
 
 from uuid import UUID
 
-import pytest
-
 from store.recall.answer_end import acknowledges, select_helpful
 from store.recall.pool import Candidate
 from store.recall.question import parse_question
 from store.recall.settings import EndSettings
 from store.recall.short_questions import split_questions
 from tests.store.conftest import NOON
+from tests.tables import each_row
 
 QUESTION = parse_question("Where does the spare key hang?")
 
@@ -39,7 +38,7 @@ def test_acknowledgements_and_echoes_are_never_in_it() -> None:
     assert select(*said) == [2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Noted.",
@@ -53,8 +52,6 @@ def test_thanks_and_receipts_acknowledge(text: str) -> None:
     assert acknowledges(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["Noted: 95 euros from July.", "Yes, on Friday.", "Great work by Jonas!", "Good old Rex"]
-)
+@each_row("text", ["Noted: 95 euros from July.", "Yes, on Friday.", "Great work by Jonas!", "Good old Rex"])
 def test_what_tells_something_is_no_acknowledgement(text: str) -> None:
     assert not acknowledges(text)

@@ -19,6 +19,7 @@ from store.recall.printing import AnswerPrinter, describe_directive, describe_un
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 from tests.store.conftest import NOON
+from tests.tables import each_row
 
 sizes = st.lists(st.integers(0, 40), max_size=12)
 FORMS: list[FrameForm] = ["lines", "json"]
@@ -74,7 +75,7 @@ async def test_the_block_of_an_answer_never_passes_the_budget(
     assert [one.priority for one in standing] == sorted((one.priority for one in standing), reverse=True)
 
 
-@pytest.mark.parametrize("room", range(90, 420, 6))
+@each_row("room", range(90, 420, 6))
 async def test_lines_that_tell_the_time_of_day_because_all_are_of_one_day_stay_within_the_budget(room: int) -> None:
     found = [item(number, "We fly on Friday") for number in range(12)]
     found.append(replace(found[0], unit_id=UUID(int=12), text="We fly " * 90, occurred_at=NOON + timedelta(days=40)))

@@ -19,6 +19,7 @@ from store.recall.settings import EvidenceSettings
 from tests.store.conftest import NOON
 from tests.store.recall.conftest import Memory
 from tests.store.recall.test_fusion import candidate, pool_of
+from tests.tables import each_row
 
 SETTINGS = EvidenceSettings(floor=0.6, agent_floor=0.3, margin=0.1)
 
@@ -29,7 +30,7 @@ def _weigh(scores: Sequence[float], pool: CandidatePool, named: Sequence[str] = 
     return weigh_evidence(ranking, pool, parse_question("When did she move?"), named, SETTINGS, mean_length=words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "scores, named, expected",
     [
         ([0.9, 0.5, 0.2], ["Ana"], Evidence(0.9, on_topic=True, about="named")),

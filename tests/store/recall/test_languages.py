@@ -9,6 +9,7 @@ from store.text.terms import analyse_text
 from store.text.word_rules import AUTO, FIRST, NONE, detect_script, rules_of, supported_languages
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory
+from tests.tables import each_row
 
 #: Of each language: how a bank is told, what was said, and a question that has none of its words as they stand.
 FAMILIES = {
@@ -79,7 +80,7 @@ def test_any_text_can_be_cut_by_any_rules(said: str, language: str) -> None:
     assert all(0 < len(term.encode()) <= 64 for term in terms.counts)
 
 
-@pytest.mark.parametrize("language", sorted(supported_languages()))
+@each_row("language", sorted(supported_languages()))
 def test_every_language_has_a_script_and_cuts_its_stop_words(language: str) -> None:
     rules = rules_of(language)
     own = rules.scripts[supported_languages()[language]]

@@ -9,7 +9,7 @@ from store.memory.turns import NewMessage
 from store.recall.printing import describe_unit
 from store.recall.query import RecallAnswer
 from tests.producers.forty_turns import read_chat, read_questions
-from tests.public_tokenizers import TOKENIZERS
+from tests.public_tokenizers import load_tokenizers, one_process
 from tests.store.recall.conftest import Memory
 
 #: How a question is asked, the most results of half of the answers, and the least share that hold what was asked for.
@@ -31,12 +31,13 @@ def print_block(answer: RecallAnswer) -> str:
     return frame([describe_unit(one) for one in answer.items]) or ""
 
 
+@one_process
 async def test_an_answer_costs_what_was_allowed_and_holds_what_was_asked_for(memory: Memory) -> None:
     await tell_chat(memory)
     for asked, most, least in ASKED:
         answers = [(await memory.ask(question, **asked), words) for question, words in read_questions()]
         paid: dict[str, list[int]] = {"tokens": [answer.tokens for answer, _ in answers]}
-        for name, tokenizer in TOKENIZERS.items():
+        for name, tokenizer in load_tokenizers().items():
             paid[name] = [len(tokenizer.encode(print_block(answer))) for answer, _ in answers]
             assert all(count <= told for count, told in zip(paid[name], paid["tokens"], strict=True))
         assert max(paid["tokens"]) <= (asked["max_tokens"] or 2000)

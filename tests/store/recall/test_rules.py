@@ -18,6 +18,7 @@ from store.recall.question import find_named_speakers, parse_question, put_in_fi
 from store.recall.settings import RankingSettings
 from store.recall.short_questions import ShortQuestions, split_questions
 from tests.store.conftest import NOON
+from tests.tables import each_row
 
 SPACE = UUID(int=3)
 SETTINGS = RankingSettings()
@@ -168,7 +169,7 @@ def test_every_rule_takes_an_empty_pool() -> None:
         assert _moved(rule, _pool(), "When did Marta go, and how many?") == [], name
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question, names, told",
     [
         ("What did Marta cook?", ["Marta"], "What did I cook?"),
@@ -199,7 +200,7 @@ def test_only_speakers_whom_the_question_names_count_as_named() -> None:
     assert find_named_speakers(parse_question("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question, who",
     [
         ("What did the assistant's list hold?", {"assistant"}),
@@ -255,7 +256,7 @@ def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asked, told, other",
     [
         ("When did she get into an accident?", "I hit a tree last Friday.", "I hit a tree."),

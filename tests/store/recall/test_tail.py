@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.recall.tail import LEAST, UnembeddedText, select_affordable
+from tests.tables import each_row
 
 tails = st.lists(st.text(max_size=30), max_size=20).map(
     lambda texts: [UnembeddedText(UUID(int=n), text) for n, text in enumerate(texts)]
@@ -39,7 +39,7 @@ def test_the_newest_are_always_read(tail: list[UnembeddedText]) -> None:
     assert list(select_affordable(tail, "why", 0, _ms)[:LEAST]) == tail[:LEAST]
 
 
-@pytest.mark.parametrize("pace_ms, read", [(0.1, 100), (0.25, 79), (1, 32), (4, 32), (5, 29), (200, LEAST)])
+@each_row("pace_ms, read", [(0.1, 100), (0.25, 79), (1, 32), (4, 32), (5, 29), (200, LEAST)])
 def test_a_slower_machine_takes_more_time_for_enough_texts_and_no_more_than_the_most(pace_ms: float, read: int) -> None:
     tail = [UnembeddedText(UUID(int=n), "x") for n in range(100)]
     assert len(select_affordable(tail, "why", None, lambda texts: pace_ms * len(texts))) == read

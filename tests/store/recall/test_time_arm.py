@@ -18,6 +18,7 @@ from store.recall.time_arm import LONGER, TEXTS, TOLD_LATER, mentions_time, scor
 from store.text.known_texts import KnownTexts
 from store.text.times import DAY, TimeSpan, find_spans
 from tests.store.recall.conftest import Memory
+from tests.tables import each_row
 
 MAY = TimeSpan(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
 FIFTH = TimeSpan(datetime(2023, 5, 5, tzinfo=UTC), datetime(2023, 5, 6, tzinfo=UTC))
@@ -49,7 +50,7 @@ def test_a_day_says_more_of_what_is_asked_for_than_a_longer_time() -> None:
     assert _fit("we talked", at, MAY) == _fit("we talked", at - DAY, FIFTH, MAY) == LONGER
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, fits",
     [
         ("Yesterday we went to the lake", True),

@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from store.recall.told_times import MOST, resolve_times
 from tests.store.recall.conftest import Memory
+from tests.tables import each_row
 
 SAID = datetime(2023, 5, 8, 23, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, times",
     [
         ("I hit a tree last Friday.", ("2023-05-05",)),

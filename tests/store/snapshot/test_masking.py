@@ -2,14 +2,13 @@
 
 import time
 
-import pytest
-
 from store.snapshot.masking import Masker
+from tests.tables import each_row
 
 KEY = b"k" * 32
 
 
-@pytest.mark.parametrize(
+@each_row(
     "private",
     [
         "Grimpenmire",

@@ -15,6 +15,7 @@ from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType,
 from store.snapshot.events import read_event
 from store.snapshot.portal_form import KEPT, MOST_WAITING, Conversion, from_portal, to_portal
 from store.text.redaction import Redaction
+from tests.tables import each_row
 
 HOST, THEIRS = identity.host_id("acme"), UUID("01964b05-552a-7c4b-9184-6857e7f3dc5f")
 BANK, DOC, UNIT, OTHER, ENTITY, SESSION = (UUID(int=n) for n in range(1, 7))
@@ -92,7 +93,7 @@ def test_secrets_in_texts_are_replaced() -> None:
     assert key in json.dumps(convert(told, Redaction.OFF)[0])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document, why",
     [
         ({}, "no `tables`"),
@@ -200,7 +201,7 @@ def test_what_the_platform_gets_it_may_send_back() -> None:
     assert (done.counts["inactive"], done.counts["refused"]) == (1, 2)
 
 
-@pytest.mark.parametrize("aggregate", Aggregate)
+@each_row("aggregate", Aggregate)
 def test_every_field_of_every_event_is_kept_or_named_as_dropped_by_the_page(aggregate: Aggregate) -> None:
     models: set[type[BaseModel]] = {spec.model for spec in EVENTS.values() if spec.aggregate is aggregate}
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}

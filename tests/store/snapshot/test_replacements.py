@@ -12,6 +12,7 @@ from store.log import event_data
 from store.log.catalog import EVENTS
 from store.snapshot.replacements import MOST_RULES, Replaced, parse_replacements
 from store.snapshot.rewriting import MESSAGES, NAMES, PEOPLE, THINGS, UNITS
+from tests.tables import each_row
 
 A, B = uuid4(), uuid4()
 
@@ -41,7 +42,7 @@ def test_the_seeds_spellings_and_its_pairs_of_uuids_are_read() -> None:
     assert parse_replacements([{"fieldName": "agentDefId", **pair}]).ids == {A: B}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rules, why",
     [
         (["x"], "rule 1 is no object"),

@@ -1,10 +1,10 @@
 """What is an identifier in a question, and how much of it a text holds."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.text.identifiers import LONGEST, MOST, Held, SearchedText, find_identifiers
+from tests.tables import each_row
 
 
 def _find(question: str) -> list[str]:
@@ -17,7 +17,7 @@ def _held(question: str, text: str) -> Held:
     return identifier.find(where) or (Held.NEAR if identifier.is_near(where) else Held.NOTHING)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question, found",
     [
         ("What is E4041?", ["e4041"]),
@@ -39,7 +39,7 @@ def test_what_is_an_identifier(question: str, found: list[str]) -> None:
     assert _find(question) == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question",
     [
         "Where did Ann go on 12 July 2023?",
@@ -56,7 +56,7 @@ def test_times_counts_and_words_are_no_identifiers(question: str) -> None:
     assert _find(question) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question, text, held",
     [
         ("E4041", "Then E4041, again.", Held.WHOLE),

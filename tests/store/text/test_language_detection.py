@@ -8,6 +8,7 @@ from store.recall.question import parse_question, put_in_first_person
 from store.text.calendars import load_calendars
 from store.text.language_detection import detect_language
 from store.text.question_words import question_languages
+from tests.tables import each_row
 
 #: Of each language: a question for a time, one for a number, one for what the assistant said, and one for a thing; the
 #: last as its speaker would put it, and what he says of himself.
@@ -43,7 +44,7 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("code", sorted(ASKED))
+@each_row("code", sorted(ASKED))
 def test_what_a_question_wants_is_seen_in_its_language(code: str) -> None:
     wants, (thing, told, of_self) = ASKED[code]
     found = [parse_question(text) for text in (*wants, thing)]

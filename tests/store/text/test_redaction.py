@@ -19,6 +19,7 @@ from tests.examples import examples
 from tests.figures import FIGURE
 from tests.growth import PIECES, outgrowing
 from tests.store.text.labelled_texts import HARMLESS, Labelled, secrets
+from tests.tables import each_row
 
 LEAST_RECALL, MANY_LINES = 0.97, 1000
 OWN_KEY = "at_0123456789abcdefABCDEF-_"
@@ -130,7 +131,7 @@ def test_a_token_whose_second_line_begins_with_a_sign_is_replaced_whole() -> Non
         assert token[place + 1 :] not in found
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\\\n", "\n    ", "\n> ", "\\n"])
+@each_row("end", ["\n", "\r\n", "\\\n", "\n    ", "\n> ", "\\n"])
 def test_a_token_that_a_line_end_breaks_is_replaced_whole(end: str) -> None:
     for token in ("ghp_" + "a1B2" * 9, "AKIA" + "A1B2" * 4, new_token("op_"), new_token("at_")):
         for place in (8, len(token) // 2, len(token) - 4):

@@ -1,16 +1,16 @@
 """Names that are spelt wrong, and names that are other people's."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.text.spelling import count_wrong_letters, find_meant
 from tests.growth import outgrowing
+from tests.tables import each_row
 
 SPEAKERS = ("Katherine", "Maria", "John Smith", "Sarah", "Melanie")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name,meant",
     [
         ("kahterine", "Katherine"),
@@ -42,7 +42,7 @@ def test_a_name_that_is_near_two_speakers_is_meant_for_neither() -> None:
     assert find_meant("xarlinn", ["Xarlina"]) == "Xarlina"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "one,other,wrong",
     [("abc", "abc", 0), ("abc", "acb", 1), ("abc", "abcd", 1), ("abc", "axc", 1), ("abc", "cab", 2), ("", "abc", 3)],
 )

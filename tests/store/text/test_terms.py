@@ -3,11 +3,11 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.text.terms import MAX_TERM_BYTES, analyse_text, lexical_text
+from tests.tables import each_row
 
 
 @given(st.text())
@@ -30,7 +30,7 @@ def test_case_only_shows_where_the_words_of_an_identifier_end(text: str) -> None
     assert Counter(analyse_text(text.casefold()).counts) <= Counter(analyse_text(text).counts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, whole, pieces",
     [
         ("PROJ-1187", "proj-1187", {"proj", "1187"}),
@@ -46,14 +46,12 @@ def test_an_identifier_is_a_term_beside_its_pieces(text: str, whole: str, pieces
     assert analyse_text(text).length < sum(analyse_text(text).counts.values())
 
 
-@pytest.mark.parametrize(
-    "text", ["a well-being", "It was great.I went", "Marta iPad", "semi-detached ...---...", "3 - 4"]
-)
+@each_row("text", ["a well-being", "It was great.I went", "Marta iPad", "semi-detached ...---...", "3 - 4"])
 def test_joined_words_without_figures_are_no_identifier(text: str) -> None:
     assert not any("-" in term or "." in term for term in analyse_text(text).counts)
 
 
-@pytest.mark.parametrize("unit", ["a-", "aB", "1.", "A", "a1", "-", "_"])
+@each_row("unit", ["a-", "aB", "1.", "A", "a1", "-", "_"])
 def test_a_long_identifier_takes_no_more_than_its_length(unit: str) -> None:
     assert len(analyse_text(unit * 50_000 + " 1").counts) <= 50_001
 
@@ -74,7 +72,7 @@ def test_a_month_named_may_is_a_word() -> None:
     assert "may" in analyse_text("[8 May 2023] Ann: hello").counts
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, terms",
     [
         ("我喜欢猫", {"我喜", "喜欢", "欢猫"}),
@@ -100,7 +98,7 @@ def test_long_words_that_differ_at_the_end_stay_different() -> None:
     assert set(left.counts).isdisjoint(right.counts)
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "?!", "the of and", "\x00\ud800"])
+@each_row("text", ["", " \n\t", "?!", "the of and", "\x00\ud800"])
 def test_a_text_without_words_has_no_terms(text: str) -> None:
     terms = analyse_text(text)
     assert (terms.counts, terms.length) == ({}, 0)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import numpy as np
-import pytest
 
 from store.log.storable import check_json, check_text
 from store.memory.offered_turns import index_text
@@ -24,6 +23,7 @@ from store.text.terms import analyse_text, lexical_text, split_words
 from store.text.times import DAY, TimeSpan, find_spans
 from store.text.word_rules import AUTO, FIRST, NONE, rules_of, strip_accents, supported_languages
 from tests.growth import LONG, outgrowing
+from tests.tables import each_row
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 QUESTIONS = [
@@ -62,13 +62,13 @@ READ: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
+@each_row("name", READ)
 def test_the_time_grows_with_the_text(name: str) -> None:
     # A question is read by most rules, and only so far.
     assert outgrowing(READ[name], long=MAX_CHARACTERS if "question" in name else LONG) == []
 
 
-@pytest.mark.parametrize("language", [AUTO, FIRST, NONE, *sorted(supported_languages())])
+@each_row("language", [AUTO, FIRST, NONE, *sorted(supported_languages())])
 def test_the_time_of_cutting_words_grows_with_the_text(language: str) -> None:
     pieces = (
         "a",
@@ -85,7 +85,7 @@ def test_the_time_of_cutting_words_grows_with_the_text(language: str) -> None:
     assert outgrowing(lambda text: analyse_text(text, rules_of(language)), pieces, long=16_384) == []
 
 
-@pytest.mark.parametrize("language", sorted(spoken_languages()))
+@each_row("language", sorted(spoken_languages()))
 def test_the_time_of_searching_by_a_languages_patterns_grows_with_the_text(language: str) -> None:
     pattern = spoken_languages()[language].asks_assistant
     pieces = ("a ", "1 ", " ", "i ", "me ", "you ", "did you ", "how ")

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.text.calendars import DAYS, load_calendars
 from store.text.language_detection import detect_language
 from store.text.times import DAY, YEARS, TimeSpan, find_spans
+from tests.tables import each_row
 
 #: A Sunday.
 TODAY = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
@@ -19,7 +19,7 @@ def _span(text: str) -> TimeSpan:
     return TimeSpan(*(datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (begin, end)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, span",
     [
         ("What happened on 8 May 2023?", "2023-05-08..2023-05-09"),
@@ -149,14 +149,14 @@ SPOKEN = {
 }
 
 
-@pytest.mark.parametrize("language", sorted(SPOKEN))
+@each_row("language", sorted(SPOKEN))
 def test_a_time_is_understood_in_its_language(language: str) -> None:
     asked = {text: [_span(span)] for text, span in SPOKEN[language]}
     assert {text: detect_language(text) for text in asked} == dict.fromkeys(asked, language)
     assert {text: find_spans(text, TODAY) for text in asked} == asked
 
 
-@pytest.mark.parametrize("language", sorted(load_calendars()))
+@each_row("language", sorted(load_calendars()))
 def test_a_calendar_is_whole(language: str) -> None:
     calendar = load_calendars()[language]
     assert (len(calendar.months), len(calendar.weekdays), sorted(calendar.seasons.values())) == (12, 7, [3, 6, 9, 12])
@@ -172,13 +172,13 @@ def _to_day(moment: datetime, text: str) -> datetime:
     return moment.replace(hour=0)
 
 
-@pytest.mark.parametrize("text", ["in May", "in July", "on 8 May", "April 10", "this was every March"])
+@each_row("text", ["in May", "in July", "on 8 May", "April 10", "this was every March"])
 def test_without_a_year_it_is_that_of_any_of_the_last_years(text: str) -> None:
     found = find_spans(text, TODAY)
     assert [span.begin.year for span in found] == list(range(TODAY.year - YEARS + 1, TODAY.year + 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("", "She may come", "They march on", "I fall down", "at 3 pm", "31 February 2020", "room 2", "0000-13-45"),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.text.rules.model import Extraction, MessageText, Tier, TurnText
+from tests.tables import each_row
 from tests.workers.models import called, fact, facts
 from workers.extraction.llm.answer import NoAnswer, parse_answer, select_new
 from workers.extraction.llm.request import build_request, derive_version, frame_turn
@@ -40,7 +41,7 @@ def test_a_fact_stands_where_its_words_stand() -> None:
     assert (one.subject, one.statement) == ("Ana", "Ana's city is Porto.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         fact("Porto", "I moved to Lisbon"),
@@ -115,7 +116,7 @@ def test_the_call_is_found_wherever_a_service_puts_it(reply: Any) -> None:
     assert [one.value for one in parse_answer(reply, TURN).found.facts] == ["Porto"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply,fault",
     [
         ({}, "no_call"),

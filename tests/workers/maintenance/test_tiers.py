@@ -12,6 +12,7 @@ from store.memory.session_history import SessionHistory, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
 from store.replay import verify_log
 from store.retention import FactRetention, TierRetention
+from tests.tables import each_row
 from tests.workers.conftest import HOST
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.models import Model, fact, facts, model, reader
@@ -40,7 +41,7 @@ async def held(yard: Yard, at: datetime | None = None, bank: str = "default") ->
     return sorted(one.value for one in await history.holding(HOST, bank, WantedFacts(50), "s"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said_at, days, end",
     [
         (LATE, 1, datetime(2026, 3, 10, tzinfo=UTC)),

@@ -11,6 +11,7 @@ from deploy.lab.bench.as_service import run_as_service
 
 
 def test_what_is_loaded_is_out_of_the_collectors_sight_while_the_block_lasts() -> None:
+    gc.unfreeze()
     before, collected = sys.getswitchinterval(), gc.get_threshold()
     with run_as_service():
         assert gc.get_freeze_count() > len(sys.modules)

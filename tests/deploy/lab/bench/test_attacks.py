@@ -20,6 +20,7 @@ from deploy.lab.bench.attacks.run import ATTACKS, AttackRound, TenantFactory
 from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms
 from deploy.lab.bench.measures import Machine
 from store.connections import create_owner_engine
+from tests.tables import each_row
 
 QUIET = Baseline(turn_p95_ms=30.0, recall_p95_ms=100.0, stages_p95_s=1.0)
 
@@ -76,7 +77,7 @@ def test_how_a_call_may_end(must: RequiredEnding, right: list[str], wrong: list[
     assert not any(must.allows(ending) for ending in (NO_ANSWER, NOT_WORKED_OFF, "500 INTERNAL", "500", "502", ""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "status, body, ending",
     [
         (201, b'{"ok": true}', "201"),
@@ -89,7 +90,7 @@ def test_an_ending_is_a_status_and_the_code_of_an_error(status: int, body: bytes
     assert classify_ending(status, body) == ending
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changed, failure",
     [
         ({"turn_p95_ms": 141.0}, "large_thing_turn_p95 is 141 ms"),

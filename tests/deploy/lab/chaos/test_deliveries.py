@@ -8,6 +8,7 @@ from deploy.lab.chaos.deliveries import DeliveryCounts, count_deliveries
 from deploy.lab.chaos.gateway import RecordedCall
 from deploy.lab.chaos.gateway_process import AnswerMode
 from deploy.lab.chaos.talk import ChaosTurn, index_by_words, make_conversations
+from tests.tables import each_row
 
 FIRST, SECOND, THIRD = make_conversations(400, seed=0)[0][:3]
 WORDS = index_by_words(make_conversations(400, seed=0))
@@ -35,9 +36,7 @@ def test_each_turn_once_and_in_order_is_nothing_to_tell() -> None:
     assert counted(GOOD) == DeliveryCounts(0, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "mode", [AnswerMode.OK, AnswerMode.SLOW, AnswerMode.HANG, AnswerMode.GARBAGE, AnswerMode.BROKEN]
-)
+@each_row("mode", [AnswerMode.OK, AnswerMode.SLOW, AnswerMode.HANG, AnswerMode.GARBAGE, AnswerMode.BROKEN])
 def test_a_turn_that_was_sent_again_is_counted_however_it_was_answered_first(mode: AnswerMode) -> None:
     assert counted([add(FIRST, mode), *GOOD]) == DeliveryCounts(1, 0, 0, 0, 0)
 
@@ -54,7 +53,7 @@ def test_a_flush_more_than_adds_is_one_too_many() -> None:
     assert counted([*GOOD, flush(FIRST)]) == DeliveryCounts(0, 1, 0, 0, 0)
 
 
-@pytest.mark.parametrize("mode", sorted(set(AnswerMode) - {AnswerMode.OK, AnswerMode.REFUSE}))
+@each_row("mode", sorted(set(AnswerMode) - {AnswerMode.OK, AnswerMode.REFUSE}))
 def test_a_turn_that_was_not_added_well_leaves_no_flush_to_others(mode: AnswerMode) -> None:
     calls = [add(FIRST, mode), *GOOD[2:4], flush(SECOND), *GOOD[4:]]
     assert count_deliveries(calls, WORDS, POSITIONS, EVERYONE[1:]) == DeliveryCounts(0, 1, 0, 0, 0)

@@ -5,8 +5,6 @@ from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID, uuid4
 
-import pytest
-
 from deploy.lab.chaos.counting import TurnOutcomes
 from deploy.lab.chaos.deliveries import DeliveryCounts
 from deploy.lab.chaos.faults import FAULTS, plan_faults
@@ -18,6 +16,7 @@ from deploy.lab.chaos.run import DRAIN_S
 from deploy.lab.chaos.sabotage import Sabotage
 from deploy.lab.chaos.tables import TableComparison
 from deploy.lab.chaos.talk import index_by_words, make_conversations
+from tests.tables import each_row
 
 ROWS: tuple[LedgerKey, ...] = tuple(("embedding", uuid4()) for _ in range(3))
 NO_HOST: frozenset[UUID] = frozenset()
@@ -97,7 +96,7 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
     assert DRAIN_S > LONGEST_RECOVERY_S
 
 
-@pytest.mark.parametrize(
+@each_row(
     "outcome, named",
     [
         (replace(HELD, unanswered=1), "unanswered is 1"),

@@ -15,6 +15,7 @@ from deploy.lab.demo.outcome import (
     pick_percentile,
 )
 from deploy.lab.demo.report import render_report
+from tests.tables import each_row
 
 EVIDENCE, ELSEWHERE = (TurnName(session_id="s", turn_id=turn) for turn in ("t01", "t02"))
 QUESTION = DemoQuestion(question="Who is [bold]Maud[/bold]?", kind=QuestionKind.WHO, evidence=(EVIDENCE,))
@@ -88,7 +89,7 @@ def test_stage_counts_are_taken_as_status_gives_them() -> None:
     assert DemoStageCounts.of("gateway", counts).through == 5
 
 
-@pytest.mark.parametrize("share,value", [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.95, 4.0), (1.0, 4.0)])
+@each_row("share,value", [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.95, 4.0), (1.0, 4.0)])
 def test_a_percentile_is_one_of_the_values(share: float, value: float) -> None:
     assert pick_percentile([4.0, 1.0, 3.0, 2.0], share) == value
 

@@ -48,6 +48,7 @@ from store.tenancy.spaces import Space
 from tests.producers.conftest import broker_of, database_of
 from tests.producers.schemas import HeldToSchema
 from tests.servers import TestPostgres, TestValkey
+from tests.tables import each_row
 
 TRIES = 6 * len(CASES)
 #: Enough to find a hole that was planted: every case is tried once by each tenant.
@@ -162,7 +163,7 @@ def test_a_parameter_a_field_and_a_listed_value_that_are_added_later_are_named()
     assert find_uncovered_fields(app.openapi()) == added
 
 
-@pytest.mark.parametrize("path", ["/v1/memories/{memory_id:path}", "/mcp/tools", "/console/banks", "/api/v1/agents"])
+@each_row("path", ["/v1/memories/{memory_id:path}", "/mcp/tools", "/console/banks", "/api/v1/agents"])
 def test_a_route_that_is_added_later_is_named(path: str) -> None:
     app = FastAPI(openapi_url=None)
 

@@ -9,11 +9,12 @@ from store.text.rules.called_names import find_addressed, find_asked_names, find
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import AUTO, rules_of
 from tests.growth import outgrowing
+from tests.tables import each_row
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,names",
     [
         ("Hey Kate!", ["kate"]),
@@ -43,7 +44,7 @@ def test_names_in_address_are_found_and_ordinary_words_are_not(text: str, names:
     assert find_addressed(text) == names
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,names",
     [
         ("My name is Kate Miller", ["kate"]),
@@ -66,7 +67,7 @@ def test_names_that_speakers_give_themselves_are_found(text: str, names: list[st
     assert find_own_names(text) == names
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,names",
     [
         ("What does Kate like?", ["kate"]),

@@ -12,6 +12,7 @@ from store.text.known_texts import KnownTexts
 from store.text.rules import changes
 from store.text.rules.changes import MOST_CHARACTERS, leaves_more, read_statement, takes_place
 from store.text.terms import split_words
+from tests.tables import each_row
 
 TALKS = tomllib.loads(FILE.read_text(encoding="utf-8"))["talks"]
 
@@ -56,7 +57,7 @@ def test_no_statement_takes_the_place_of_one_on_another_subject() -> None:
         assert [pair for pair in wrong if "standup" not in pair[0]] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "earlier, later",
     [
         ("I live in Ghent, and I love the canals.", "I moved to Porto last week."),
@@ -77,7 +78,7 @@ def test_what_takes_the_place(earlier: str, later: str) -> None:
     assert not replaces(later, later)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "earlier, later",
     [
         ("I work at Nordwind.", "I also work at Solaris."),
@@ -113,7 +114,7 @@ def test_what_does_not(earlier: str, later: str) -> None:
 MIA = "Hi! I'm Mia, I live in Graz and I have two cats, Pixel and Byte."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "earlier, later, question",
     [
         (MIA, "I moved to Vienna last week.", "What are my cats called?"),
@@ -132,7 +133,7 @@ def test_what_is_asked_for_and_was_not_replaced_is_not_former(earlier: str, late
     assert leaves_more(read_statement(later), read_statement(earlier), frozenset(split_words(question)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "earlier, later, question",
     [
         (MIA, "I moved to Vienna last week.", "Where do I live?"),

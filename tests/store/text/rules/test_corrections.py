@@ -1,16 +1,15 @@
 """A bare correction is one that says so and names two values; an opinion, an order and a question are none."""
 
-import pytest
-
 from store.text.rules.corrections import correct_fact, find_corrections
 from store.text.rules.model import MessageText
+from tests.tables import each_row
 
 
 def find(text: str, role: str = "user") -> list[tuple[str, str]]:
     return [(one.wrong, one.right) for one in find_corrections(MessageText(role, text), 0)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Correction: not Bonn, Cologne.",
@@ -28,7 +27,7 @@ def test_a_correction_names_the_wrong_value_and_the_right_one(text: str) -> None
     assert find(text) == [("Bonn", "Cologne")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Not bad, thanks.",

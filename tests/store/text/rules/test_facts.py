@@ -1,6 +1,7 @@
 import pytest
 
 from store.text.rules import ExtractedFact, MessageText, Tier, TurnText, extract_turn
+from tests.tables import each_row
 
 
 def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[ExtractedFact]:
@@ -8,7 +9,7 @@ def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[Ex
     return [fact for fact in found if not fact.denied]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,contracted",
     [
         ("My name is Alice.", ("user_name", "name", "name", "Alice", Tier.L0, 0.95)),
@@ -23,7 +24,7 @@ def test_the_contracted_rules_find_their_facts(text: str, contracted: tuple[str,
     assert (fact.fact_id, fact.key, fact.slug, fact.value, fact.tier, fact.confidence) == contracted
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,fact_id,key,value",
     [
         ("I live in Cape Town with two dogs.", "user_home", "home", "Cape Town"),
@@ -53,7 +54,7 @@ def test_common_durable_facts_are_found(text: str, fact_id: str, key: str, value
     assert (fact.fact_id, fact.key, fact.value) == (fact_id, key, value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,fact_id,statement",
     [
         ("I bought a red kettle at the market.", "user_bought", "Ann bought red kettle."),
@@ -97,7 +98,7 @@ def test_what_people_did_and_do_is_a_fact_of_its_kind(text: str, fact_id: str, s
     assert (fact.fact_id, fact.statement) == (fact_id, statement)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "If I bought a boat, I would sail.",
@@ -119,7 +120,7 @@ def test_what_is_only_like_a_deed_is_no_fact(text: str) -> None:
     assert _facts(text) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Just read the config file first.",
@@ -132,7 +133,7 @@ def test_an_order_is_no_deed(text: str) -> None:
     assert _facts(text, name="Ann") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Have I visited Porto, do you remember?",
@@ -170,7 +171,7 @@ def test_what_is_asked_denied_or_supposed_is_no_deed(text: str) -> None:
     assert _facts(text, name="Ann") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "She says I broke the vase.",
@@ -196,7 +197,7 @@ def test_what_another_says_or_a_dream_tells_is_no_deed(text: str) -> None:
     assert _facts(text, name="Ann") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "The woman I hired left.",
@@ -216,7 +217,7 @@ def test_a_clause_that_describes_a_thing_is_no_deed(text: str) -> None:
     assert _facts(text, name="Ann") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "I picked up the kids from school.",
@@ -293,7 +294,7 @@ def test_what_two_rules_find_is_one_fact(text: str, slugs: list[str]) -> None:
     assert [fact.slug for fact in _facts(text)] == slugs
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Neither Kim nor I live in Porto.",
@@ -308,7 +309,7 @@ def test_what_is_not_told_as_true_is_no_trait(text: str) -> None:
     assert _facts(text) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Humidity dislikes me: ai like you",
@@ -369,7 +370,7 @@ def test_the_first_of_a_kind_counts_and_relations_count_each() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'My friend said "I live in Porto" and left.',

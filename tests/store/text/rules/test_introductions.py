@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from store.text.rules import MessageText, TurnText, extract_turn
 from store.text.rules.called_names import find_own_names
 from store.text.rules.facts import find_facts
 from store.text.rules.introductions import find_introductions
 from tests.figures import FIGURE
 from tests.growth import grows_with_its_text
+from tests.tables import each_row
 
 #: One sentence a line and the names in it, separated by ";": English, German, French, Spanish, Italian, some others.
 SENTENCES = Path(__file__).with_name("introductions.tsv")
@@ -44,9 +43,7 @@ def test_an_introduction_is_a_fact_and_a_name_to_be_found_by() -> None:
     assert find_own_names("Hallo, ich heisse Petra.") == ["petra"]
 
 
-@pytest.mark.parametrize(
-    "text", ["Um 17 Uhr Klavier üben.", "17 Uhr Klavier", "Termin: Zahnarzt Dienstag", "Am Abend Kino."]
-)
+@each_row("text", ["Um 17 Uhr Klavier üben.", "17 Uhr Klavier", "Termin: Zahnarzt Dienstag", "Am Abend Kino."])
 def test_a_german_noun_is_no_name(text: str) -> None:
     assert extract_turn(TurnText((MessageText("user", text),))).mentions == ()
 
@@ -57,6 +54,6 @@ def test_a_german_text_has_the_names_that_are_known() -> None:
     assert [one.surface for one in found] == ["Petra Müller", "Bonn", "Herr Vogel"]
 
 
-@pytest.mark.parametrize("piece", ["I'm Kate ", "call me ", "Kate here ", "hi, i am ", "A. ", "van "])
+@each_row("piece", ["I'm Kate ", "call me ", "Kate here ", "hi, i am ", "A. ", "van "])
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     assert grows_with_its_text(find_introductions, piece)

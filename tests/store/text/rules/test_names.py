@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from store.text.rules import Mention, MentionKind, MessageText, TurnText, canonical_name, extract_turn
+from tests.tables import each_row
 
 TUESDAY = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -15,7 +16,7 @@ def _kinds(text: str) -> dict[str, str]:
     return {mention.surface: mention.kind.value for mention in _mentions(text)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,surface,kind",
     [
         ("I met Zoë there.", "Zoë", "person"),
@@ -59,7 +60,7 @@ def test_a_mention_has_its_characters_and_its_kind(text: str, surface: str, kind
     assert _kinds(text) == {surface: kind}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Yes. No. Maybe! Thanks, see you later.",
@@ -105,7 +106,7 @@ def test_a_name_is_judged_once_for_the_whole_turn() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "one,other",
     [
         ("Zoe\u0308", "Zoë"),
@@ -129,7 +130,7 @@ def test_two_ways_to_write_an_address_are_one_entity(one: str, other: str) -> No
     assert [e.normalised for e in first.entities] == [e.normalised for e in second.entities] != []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text,day",
     [
         ("It was yesterday.", "2026-03-09"),
@@ -165,7 +166,7 @@ def test_a_date_means_one_day_or_none(text: str, day: str | None) -> None:
     assert mention.entity == day
 
 
-@pytest.mark.parametrize("text", ["31 February 2026", "2026-13-01", "it may 5", "99.99.2026", "chapter 3 of 4", "1/2"])
+@each_row("text", ["31 February 2026", "2026-13-01", "it may 5", "99.99.2026", "chapter 3 of 4", "1/2"])
 def test_what_only_looks_like_a_date_is_none(text: str) -> None:
     assert _mentions(text) == []
 
@@ -176,6 +177,6 @@ def test_without_a_time_relative_dates_mean_no_day() -> None:
     assert mention.entity is None
 
 
-@pytest.mark.parametrize("text", ["next \u017funday", "la\u017ft monday", "next fr\u0131day", "5 day\u017f ago"])
+@each_row("text", ["next \u017funday", "la\u017ft monday", "next fr\u0131day", "5 day\u017f ago"])
 def test_a_date_whose_letters_are_equal_only_without_case_is_read(text: str) -> None:
     assert [mention.kind for mention in _mentions(text)] == [MentionKind.DATE]

@@ -1,13 +1,13 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.text.rules import Extraction, MentionKind, MessageText, TurnText, canonical_name, extract_turn
 from store.text.rules.extract import MAX_MENTIONS
 from tests.growth import grows_with_its_text
+from tests.tables import each_row
 from workers.extraction.llm.answer import parse_answer as judged
 from workers.extraction.llm.request import TOOL
 
@@ -114,7 +114,7 @@ def _extract(text: str) -> Extraction:
     return extract_turn(TurnText((MessageText("user", text, "Ines"),), datetime(2026, 3, 10, tzinfo=UTC)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "piece",
     [
         *("a", "A ", "1 ", "1. ", "@", "a@", "a@a.", "www.", "http://a/www.", "May ", "3 ", "in ", " ", "\n"),
@@ -133,7 +133,7 @@ def test_the_time_of_reading_grows_with_the_text(piece: str) -> None:
     assert grows_with_its_text(read, piece, long=LONG)
 
 
-@pytest.mark.parametrize("piece", ["a", "a ", "Ann ", "\u0301\u0323", "(", "\\", "é"])
+@each_row("piece", ["a", "a ", "Ann ", "\u0301\u0323", "(", "\\", "é"])
 def test_the_time_of_judging_a_models_answer_grows_with_the_turn(piece: str) -> None:
     def read(text: str) -> None:
         said = {"message": 0, "key": "k", "fact_id": "f", "value": text[:4096]}

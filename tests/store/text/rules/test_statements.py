@@ -11,6 +11,7 @@ from store.text.rules.facts import find_facts
 from store.text.rules.repeated import find_repeated
 from tests.figures import FIGURE
 from tests.growth import grows_with_its_text
+from tests.tables import each_row
 
 #: One sentence a line and what it states: `fact id=value`, with `!` what it denies. The statements and denials are of
 #: few kinds, in many contexts; the everyday sentences tell of a life in the words that people use, beside look-alikes.
@@ -83,13 +84,13 @@ PIECES = (
 )
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@each_row("piece", PIECES)
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     assert grows_with_its_text(find_repeated, piece)
     assert grows_with_its_text(lambda text: find_facts(MessageText("user", f"{text} I like it"), 0), piece)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "There is no way I like opera.",
@@ -121,7 +122,7 @@ def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
     assert stated(text) == set()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, wanted",
     [
         ("I used to be vegetarian.", "!user_diet=vegetarian"),
@@ -137,7 +138,7 @@ def test_what_holds_no_more_ends_the_fact(text: str, wanted: str) -> None:
     assert stated(text) == {wanted}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, wanted",
     [
         ("J'habite \u00e0 Lyon.", "user_home=Lyon"),

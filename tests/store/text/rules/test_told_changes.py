@@ -3,10 +3,9 @@
 import tomllib
 from itertools import permutations
 
-import pytest
-
 from deploy.lab.bench.quality.changes import FILE
 from store.text.rules.changes import read_statement, takes_place
+from tests.tables import each_row
 
 TALKS = tomllib.loads(FILE.with_name("changes_paraphrased.toml").read_text(encoding="utf-8"))["talks"]
 
@@ -39,7 +38,7 @@ def test_no_statement_takes_the_place_of_one_on_another_subject() -> None:
         assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "earlier, later",
     [
         ("We use Slack for the team chat.", "We ended up going with Teams for the team chat."),
@@ -85,7 +84,7 @@ def test_what_takes_the_place(earlier: str, later: str) -> None:
     assert replaces(later, earlier)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "earlier, later",
     [
         ("I use Chrome at work.", "I ditched Chrome for Firefox at home."),

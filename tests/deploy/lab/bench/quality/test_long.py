@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from deploy.lab.bench.quality.long import join_messages
 from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
+from tests.tables import each_row
 
 SAID = [
     DialogueMessage(
@@ -38,7 +37,7 @@ def test_evidence_is_the_message_that_holds_it() -> None:
     assert join_messages(DIALOGUE, 2).asked[0].evidence == {"m0", "m2", "m7"}
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3, 100])
+@each_row("turns", [1, 2, 3, 100])
 def test_every_text_is_told_once(turns: int) -> None:
     told = "\n".join(one.text for one in join_messages(DIALOGUE, turns).said)
     assert [told.count(one.text) for one in SAID] == [1] * len(SAID)

@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-import pytest
-
 from deploy.lab.bench.quality.pairs import (
     CONTEXTS,
     AskingSession,
@@ -15,6 +13,7 @@ from deploy.lab.bench.quality.pairs import (
 )
 from deploy.lab.demo.data import load_demo
 from store.text.terms import analyse_text
+from tests.tables import each_row
 
 
 def _words(text: str) -> set[str]:
@@ -47,7 +46,7 @@ def test_there_are_ten_contexts_and_a_bank_for_each() -> None:
     assert len({repr(context).replace(context.name, "") for context in CONTEXTS}) == 10
 
 
-@pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.name)
+@each_row("context", CONTEXTS, ids=lambda context: context.name)
 def test_a_context_says_the_statement_first_and_asks_where_it_says(context: PairContext) -> None:
     pair = ParaphrasePair("pair-0", "home", "The roof leaks.", "What is wet?")
     told, *after = context.turns(pair, "bank")

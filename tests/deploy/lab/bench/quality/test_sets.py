@@ -10,6 +10,7 @@ from deploy.cli.quality import QualityOptions, build_gains_table
 from deploy.lab.bench.quality.figures import CategoryMeans
 from deploy.lab.bench.quality.material import UnreadableData
 from deploy.lab.bench.quality.run import QualityReport
+from tests.tables import each_row
 
 
 def _options(file: Path | None, kind: str, *more: str) -> QualityOptions:
@@ -23,7 +24,7 @@ def test_sets_are_the_file_and_those_added() -> None:
     assert dict([one, two]) == _options(None, "", "locomo=a/one.json", "beam=b/chats").list_sets()
 
 
-@pytest.mark.parametrize("more", [(), ("locomo",), ("locomo=",), ("unknown=a.json",), ("=a.json",)])
+@each_row("more", [(), ("locomo",), ("locomo=",), ("unknown=a.json",), ("=a.json",)])
 def test_what_is_no_set_is_refused_with_the_formats(more: tuple[str, ...]) -> None:
     with pytest.raises(UnreadableData, match=r"--set F=FILE; F: locomo\|"):
         _options(None, "", *more).list_sets()
