@@ -8,7 +8,7 @@ ProducerError
 ├── PermissionDenied   the key is known, and does not allow this
 │   └── InsufficientScope  the token of an issuer is valid, and lacks a scope
 ├── Overloaded         the service sheds this call; try again after `retry_after_s`
-└── Unavailable        the database cannot answer now; nothing was promised, try again
+└── Unavailable        a server that is needed cannot answer now; nothing was promised, try again
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class InsufficientScope(PermissionDenied):
 
 
 class Unavailable(ProducerError):
-    """The database cannot answer now."""
+    """A server that is needed cannot answer now: the database, or that of the turn queues."""
 
 
 class Overloaded(ProducerError):

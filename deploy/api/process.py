@@ -33,6 +33,7 @@ from deploy.components.facade import build_dependencies
 from deploy.components.gateways import create_gateway_recall, store_configured_target
 from deploy.components.models import ModelKeeper
 from deploy.components.process_setup import freeze_loaded_objects, lower_backend_priority
+from deploy.components.turn_queues import build_operated_queues
 from deploy.observability import logs
 from deploy.observability.figures import ServiceFigures
 from deploy.observability.loop_lag import measure_loop_lag
@@ -167,6 +168,7 @@ def compose_application(loaded: LoadedSettings, owned: "_Resources") -> FastAPI:
             environment=settings.environment,
             model=owned.models,
             recall=settings.recall,
+            queues=build_operated_queues(settings),
         ),
         issuers=issuers if settings.api.mcp.issuers else None,
         fair=owned.fair,

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +16,15 @@ from deploy.cli.operator_command import AuditedAct, confirm_change, run_audited
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack, read_settings
+from deploy.components.turn_queues import build_operated_queues, queue_url
 from deploy.notices import print_notice
 from deploy.settings import Settings
 from deploy.tables import ResultTable
-from deploy.worker.turn_queues import open_letters, open_queue, queue_url
 from producers.jobs import PUBLISHED, published_prefix
 from producers.queue.dead_letters import DeadLetter, DeadLetters
+from producers.queue.operated import OperatedQueue
 from store import identity
 from store.database import Database
-from workers.turn_queue import TurnQueueBroker
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue, from `queue.tenants`.")]
 LettersArgument = Annotated[
@@ -143,51 +143,31 @@ def drop_command(
     _change_letters(queue, letters, data, "queue.drop", everything=everything, as_json=as_json)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A turn queue of a running service: its tenant, broker and dead letters."""
-
-    tenant: str
-    broker: TurnQueueBroker
-    letters: DeadLetters
-
-
-def _require_queue(settings: Settings, queue: str) -> str:
-    tenant = settings.queue.tenants.get(queue)
-    if tenant is None:
+def _require_queue(settings: Settings, queue: str) -> None:
+    if queue not in settings.queue.tenants:
         raise exit_with(f"queue.tenants names no queue {queue!r}", 2)
-    return tenant
 
 
 @contextmanager
-def _open_queue(settings: Settings, queue: str, data: Path | None) -> Iterator[_Opened]:
+def _open_queue(settings: Settings, queue: str, data: Path | None) -> Iterator[OperatedQueue]:
     """Yield a turn queue; exits 1 when its server does not answer."""
-    tenant = _require_queue(settings, queue)
+    _require_queue(settings, queue)
     if not queue_url(settings):
         there = settings.broker.model_copy(update={"url": find_running_stack(data).redis_url})
         settings = settings.model_copy(update={"broker": there})
-    broker = open_queue(settings, queue)
+    [opened] = (one for one in build_operated_queues(settings) if one.name == queue)
     try:
-        yield _Opened(tenant, broker, open_letters(settings, broker))
+        yield opened
     except redis.RedisError as error:
         raise exit_with(f"the server of the turn queues does not answer ({type(error).__name__})", 1) from None
     finally:
-        broker.client.close()
+        opened.letters.client.close()
 
 
 def _read_queue(settings: Settings, queue: str, data: Path | None) -> dict[str, Any]:
     with _open_queue(settings, queue, data) as opened:
-        lengths = {name: _count_messages(opened.broker, name) for name in PUBLISHED}
+        lengths = {name: opened.count_waiting(name) for name in PUBLISHED}
         return {"queue": queue, "tenant": opened.tenant, **lengths, "dead": opened.letters.count()}
-
-
-def _count_messages(broker: TurnQueueBroker, name: str) -> int | None:
-    """Return how many messages wait; None where a publisher wrote a key of another type."""
-    try:
-        found: Any = broker.client.hlen(f"{broker.namespace}:{name}.msgs")
-    except redis.ResponseError:
-        return None
-    return int(found)
 
 
 def _change_letters(
@@ -219,5 +199,4 @@ def _change_letters(
 def _apply_change(letters: DeadLetters, found: Sequence[DeadLetter], operation: str) -> int:
     if operation == "queue.replay":
         return sum(letters.replay(one) for one in found)
-    letters.drop([one.message_id for one in found])
-    return len(found)
+    return letters.drop([one.message_id for one in found])

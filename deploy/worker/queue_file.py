@@ -7,8 +7,8 @@ from typing import Any
 import redis
 import structlog
 
+from deploy.components.turn_queues import queue_url
 from deploy.settings import Settings
-from deploy.worker.turn_queues import queue_url
 from workers.turn_queue import ANSWER_S, CONNECT_S
 
 log = structlog.get_logger(__name__)

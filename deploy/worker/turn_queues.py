@@ -12,6 +12,7 @@ import redis
 import structlog
 from prometheus_client import Gauge
 
+from deploy.components.turn_queues import describe_letters, queue_url
 from deploy.settings import Settings
 from producers.jobs import published_prefix
 from producers.queue.acceptance import QueueIntake
@@ -35,11 +36,6 @@ PRUNE_S = 3600.0
 COUNT_S = 15.0
 
 
-def queue_url(settings: Settings) -> str:
-    """Return the URL of the server that holds the turn queues: `queue.url`, else `broker.url`."""
-    return settings.queue.url.get_secret_value() or settings.broker.url.get_secret_value()
-
-
 def build_queue_grant(settings: Settings, queue: str, tenant: str) -> Grant:
     """Return the rights of a queue's messages: those of a key of its tenant; no such key exists.
 
@@ -52,8 +48,7 @@ def build_queue_grant(settings: Settings, queue: str, tenant: str) -> Grant:
 
 def open_letters(settings: Settings, broker: TurnQueueBroker) -> DeadLetters:
     """Return the dead letters of a queue."""
-    chosen = settings.queue
-    return DeadLetters(broker.client, broker.namespace, chosen.keep_dead_content, chosen.dead_days)
+    return describe_letters(settings, broker.client, broker.namespace)
 
 
 def open_queue(settings: Settings, queue: str) -> TurnQueueBroker:

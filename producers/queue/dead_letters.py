@@ -10,7 +10,7 @@ replayed.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from producers.queue.acceptance import Rejection
 #: The most dead letters of a queue, and the most bytes of their contents; beyond either, the oldest are deleted.
 MOST_LETTERS, MOST_BYTES = 10_000, 67_108_864
 DAY_MS = 86_400_000
+#: Letters that are read at a time.
+BATCH = 200
 
 _DROP = """
 local function drop(id)
@@ -32,9 +34,26 @@ local function drop(id)
     redis.call('zrem', KEYS[2], id)
 end
 """
-#: KEYS: letters, times, bodies, bytes; ARGV: the ids.
+#: KEYS: letters, times, bodies, bytes; ARGV: the ids. Answers how many of them there were.
 DROP = f"""{_DROP}
-for _, id in ipairs(ARGV) do drop(id) end
+local dropped = 0
+for _, id in ipairs(ARGV) do
+    dropped = dropped + redis.call('hexists', KEYS[1], id)
+    drop(id)
+end
+return dropped
+"""
+#: KEYS as above, then the list of the letter's queue, its bodies, attempts and failures; ARGV: the id. Answers 1, or 0
+#: without the content.
+REPLAY = f"""{_DROP}
+local body = redis.call('hget', KEYS[3], ARGV[1])
+if not body then return 0 end
+redis.call('hset', KEYS[6], ARGV[1], body)
+redis.call('hdel', KEYS[7], ARGV[1])
+redis.call('hdel', KEYS[8], ARGV[1])
+redis.call('rpush', KEYS[5], ARGV[1])
+drop(ARGV[1])
+return 1
 """
 #: KEYS as above; ARGV: the most letters and bytes, id, when it died, letter, and its content where it is kept.
 PUT = f"""{_DROP}
@@ -94,8 +113,7 @@ class DeadLetters:
     def prune(self, now_ms: int) -> int:
         """Delete letters older than `days`; return how many were deleted."""
         found: Any = self.client.zrangebyscore(self._times_key, "-inf", now_ms - self.days * DAY_MS)
-        self.drop([bytes(one).decode() for one in found])
-        return len(found)
+        return self.drop([bytes(one).decode() for one in found])
 
     def count(self) -> int:
         """Return how many letters there are."""
@@ -104,35 +122,50 @@ class DeadLetters:
 
     def list(self) -> Sequence[DeadLetter]:
         """Return all letters, the oldest first, without their contents."""
+        return list(self.iterate())
+
+    def iterate(self, since_ms: int = 0) -> Iterator[DeadLetter]:
+        """Yield the letters that died at this time or later, the oldest first, without their contents.
+
+        They are read in batches: a letter that goes meanwhile is left out, and none is yielded twice.
+        """
+        least: float = since_ms
+        seen = set[bytes]()
+        while True:
+            most = BATCH + len(seen)
+            read: Any = self.client.zrangebyscore(self._times_key, least, "+inf", 0, most, withscores=True)
+            found = [(name, died) for name, died in read if name not in seen]
+            if not found:
+                return
+            yield from self._read([name for name, _ in found])
+            # More letters may have died in the millisecond of the last.
+            least = read[-1][1]
+            seen = {name for name, died in read if died == least}
+
+    def _read(self, names: Sequence[bytes]) -> Iterator[DeadLetter]:
         letters, _, bodies, _ = self._keys
         with self.client.pipeline() as pipeline:
-            pipeline.hvals(letters)
-            pipeline.hkeys(bodies)
-            found, kept = pipeline.execute()
-        known = {bytes(one).decode() for one in kept}
-        read = [DeadLetter(**orjson.loads(one)) for one in found]
-        whole = [replace(one, content_kept=one.message_id in known) for one in read]
-        return sorted(whole, key=lambda letter: letter.died_ms)
+            pipeline.hmget(letters, names)
+            for name in names:
+                pipeline.hexists(bodies, name)
+            found, *kept = pipeline.execute()
+        for letter, is_kept in zip(found, kept, strict=True):
+            if letter is not None:
+                yield replace(DeadLetter(**orjson.loads(letter)), content_kept=bool(is_kept))
 
     def replay(self, letter: DeadLetter) -> bool:
         """Put a letter back at the end of its queue, with a fresh attempt budget; False without its content."""
-        body: Any = self.client.hget(self._keys[2], letter.message_id)
-        if body is None:
-            return False
-        key = f"{self.prefix}:{letter.queue}"
-        with self.client.pipeline() as pipeline:
-            pipeline.hset(f"{key}.msgs", letter.message_id, body)
-            pipeline.hdel(f"{key}.attempts", letter.message_id)
-            pipeline.hdel(f"{key}.failures", letter.message_id)
-            pipeline.rpush(key, letter.message_id)
-            pipeline.eval(DROP, 4, *self._keys, letter.message_id)
-            pipeline.execute()
-        return True
+        line = f"{self.prefix}:{letter.queue}"
+        keys = (*self._keys, line, *(f"{line}.{part}" for part in ("msgs", "attempts", "failures")))
+        done: Any = self.client.eval(REPLAY, len(keys), *keys, letter.message_id)
+        return bool(done)
 
-    def drop(self, message_ids: Sequence[str]) -> None:
-        """Delete letters."""
-        if message_ids:
-            self.client.eval(DROP, 4, *self._keys, *message_ids)
+    def drop(self, message_ids: Sequence[str]) -> int:
+        """Delete letters; return how many of them there were."""
+        if not message_ids:
+            return 0
+        dropped: Any = self.client.eval(DROP, 4, *self._keys, *message_ids)
+        return int(dropped)
 
     @property
     def _keys(self) -> tuple[str, str, str, str]:

@@ -4,7 +4,7 @@ Everything is read and written as afterturn_operator, who sees no column that ho
 tenant who owns them, and audited under the operator's key.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
@@ -26,10 +26,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import IntegrityError
 
 from producers.errors import FieldProblem, Invalid
+from producers.queue.operated import OperatedQueue
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
 from producers.service.figures import FigureFeed
 from producers.service.generations import GenerationOperations, OwnModel
+from producers.service.operator_letters import OperatorLetters
 from producers.service.operator_targets import OperatorTargets
 from producers.service.operator_work import AnyTenant, OperatorWork, TenantName, require_tenant
 from producers.service.paging import Limit, ListOrder, PageParameters, read_name
@@ -173,15 +175,17 @@ class Operations:
         environment: str = "",
         model: OwnModel | None = None,
         recall: RecallSettings | None = None,
+        queues: Sequence[OperatedQueue] = (),
     ) -> None:
         """Keep the database and the clock; `keys` say who an operator is, those of the database where it is None.
 
         `sealer` seals the keys of gateway targets, `installation` is what serves, `figures` are its figures, `model` is
         the sentence model of its settings. Without one, its calls are refused. `environment` is that of this
-        deployment, `recall` its settings.
+        deployment, `recall` its settings, `queues` its turn queues.
         """
         self.keys = keys or OperatorKeys(database)
         self.work = OperatorWork(database, clock)
+        self.letters = OperatorLetters(queues, clock)
         self.targets = OperatorTargets(database, sealer)
         self.snapshots = Snapshots(database, clock, sealer, environment)
         self.generations = GenerationOperations(database, model, recall or RecallSettings())

@@ -24,7 +24,10 @@ from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.http.authentication import Authenticator
 from producers.http.routes.service import Readiness
+from producers.jobs import published_prefix
 from producers.notifications import Notifier
+from producers.queue.dead_letters import DeadLetters
+from producers.queue.operated import OperatedQueue
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import ServiceDependencies
 from producers.service.figures import FigureFeed
@@ -65,6 +68,9 @@ from tests.workers.targets import SEALING
 #: Where no process writes samples of metrics.
 NO_SAMPLES = Path("/nonexistent")
 
+#: The turn queue of the API, whose dead letters keep their content, and its tenant.
+QUEUE, QUEUE_TENANT = "agents", "publishers"
+
 
 @dataclass
 class Clock:
@@ -103,6 +109,7 @@ class World:
     recorder: CallRecorder
     memory: MemoryFacade
     figures: FigureFeed
+    queue: OperatedQueue
 
     async def tenant(self, name: str | None = None, **rights: Any) -> "Tenant":
         """Make a key of a host, of a new one where none is named."""
@@ -195,6 +202,8 @@ def build(
     exposition = Exposition(NO_SAMPLES, counts, HealthSettings(), NO_SAMPLES)
     figures = FigureFeed(ServiceFigures(exposition, counts, health, WorkerRegistry(database), clock).read)
     recorder = CallRecorder(CallAudit(database).write, clock)
+    prefix = published_prefix(broker.namespace, QUEUE)
+    letters = OperatedQueue(QUEUE, QUEUE_TENANT, DeadLetters(broker.client, prefix, keep_content=True))
     memory = MemoryFacade(dependencies, settings)
     app = create_app(
         memory,
@@ -211,12 +220,26 @@ def build(
             installation=ProcessInstallation(describe_servers(postgres, broker)),
             model=NamedModel(NAMED),
             figures=figures,
+            queues=[letters],
         ),
         issuers=issuers and issuers(keys),
         sessions=ConsoleSessions(database),
     )
     return World(
-        postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder, memory, figures
+        postgres,
+        database,
+        keys,
+        broker,
+        notifier,
+        recalls,
+        jobs,
+        app,
+        clock,
+        health,
+        recorder,
+        memory,
+        figures,
+        letters,
     )
 
 

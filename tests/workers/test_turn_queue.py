@@ -51,14 +51,14 @@ class Taken:
 
 
 class Queue:
-    """A queue of a namespace of its own."""
+    """The queue `agents` of a namespace, of its own unless one is named; `letters`: its dead letters."""
 
-    def __init__(self, valkey: TestValkey) -> None:
-        self.url, self.namespace = valkey.url, f"queue-{uuid4().hex[:8]}"
+    def __init__(self, valkey: TestValkey, namespace: str = "", letters: DeadLetters | None = None) -> None:
+        self.url, self.namespace = valkey.url, namespace or f"queue-{uuid4().hex[:8]}"
         self.prefix = f"{self.namespace}:queue:agents"
         self.client: Any = redis.Redis.from_url(self.url)
         self.attempts, self.failures = f"{self.prefix}:turns.attempts", f"{self.prefix}:turns.failures"
-        self.letters = DeadLetters(self.client, self.prefix)
+        self.letters = letters or DeadLetters(self.client, self.prefix)
 
     @contextmanager
     def publisher(self) -> Iterator[TurnPublisher]:

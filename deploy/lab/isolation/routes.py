@@ -571,6 +571,25 @@ ROUTES |= {
     "POST /api/v1/operator/jobs/{job_id}/settle": _make_read_route(
         lambda t: TrialRequest("POST", f"{OPERATOR}/jobs/{t.things.unit}/settle", {"found": "delivered"})
     ),
+    "GET /api/v1/operator/queues": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/queues")),
+    "GET /api/v1/operator/letters": _make_read_route(
+        lambda _: TrialRequest("GET", f"{OPERATOR}/letters?limit=1000&names=true")
+    ),
+    "GET /api/v1/operator/letters/count": _make_read_route(
+        lambda t: TrialRequest("GET", f"{OPERATOR}/letters/count?tenant={quote(t.user)}")
+    ),
+    "POST /api/v1/operator/letters": _make_read_route(
+        lambda t: TrialRequest(
+            "POST", f"{OPERATOR}/letters", {"action": "drop", "queue": t.user, "ids": [str(t.things.unit)]}
+        )
+    ),
+    "POST /api/v1/operator/letters/matching": _make_read_route(
+        lambda t: TrialRequest(
+            "POST",
+            f"{OPERATOR}/letters/matching",
+            {"action": "drop", "where": {"tenant": t.user}, "newest_at": "2098-01-01T00:00:00Z"},
+        )
+    ),
     "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/workers")),
     "POST /api/v1/operator/workers/drain": _make_read_route(
         lambda _: TrialRequest("POST", f"{OPERATOR}/workers/drain", {"everyone": True})

@@ -14,6 +14,7 @@ import { Doctor } from "./pages/doctor.js";
 import { Document } from "./pages/document.js";
 import { Erasure } from "./pages/erasure.js";
 import { Job } from "./pages/job.js";
+import { Letters } from "./pages/letters.js";
 import { Memory } from "./pages/memory.js";
 import { Now } from "./pages/now.js";
 import { Operate } from "./pages/operate.js";
@@ -46,6 +47,7 @@ const PAGES = {
   person: { view: Person, under: "people", needs: "tenant" },
   around: { view: Around, under: "people", needs: "tenant" },
   work: { view: Work, under: "work", needs: "operator", stays: true },
+  letters: { view: Letters, under: "work", needs: "operator", stays: true },
   job: { view: Job, under: "work", needs: "operator" },
   now: { view: Now, under: "now", needs: "operator" },
   operate: { view: Operate, under: "operate", needs: "operator" },

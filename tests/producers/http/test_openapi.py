@@ -1,5 +1,6 @@
 """Every operation is described as it answers: its promise, who may call it, typed answers and errors, examples."""
 
+import asyncio
 import importlib
 import json
 import pkgutil
@@ -20,6 +21,7 @@ from producers.http import openapi, routes
 from producers.http.error_responses import INTERNAL, WIRES
 from producers.http.openapi import MEANINGS, CallerClass
 from producers.http.reference_page import render_reference
+from producers.queue.acceptance import Rejection
 from store import identity
 from store.derived.completion import complete_bank
 from store.ledger.workers import WorkerRegistry
@@ -423,6 +425,7 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(404, "POST", f"{ops}/jobs/{NO_ID}/settle", {"found": "delivered"})
     delivery = await open_unknown_delivery(world)
     await call(200, "POST", f"{ops}/jobs/{delivery}/settle", {"found": "not-delivered", "then": "skip"})
+    await call_letters(world, call, ops)
     await call(200, "POST", f"{ops}/workers/drain", {"workers": ["nobody:1:2"]})
     gateway = {**tenant, "url": "https://gateway.example", "user_id": "described-user", "user_key": "uk_1"}
     await call(200, "PUT", f"{ops}/targets", gateway)
@@ -432,6 +435,22 @@ async def call_operator(world: World, call: Caller) -> None:
     await call(200, "GET", f"{ops}/figures/stream", for_s=0)
     for path in ("figures", "status", "audit", "targets", "jobs/count", "workers", "settings", "doctor"):
         await call(200, "GET", f"{ops}/{path}")
+
+
+async def call_letters(world: World, call: Caller, ops: str) -> None:
+    why = Rejection("INVALID_ARGUMENT", "session_id: must not be blank")
+    for name in ("one", "two"):
+        await asyncio.to_thread(world.queue.letters.put, name, "turns", b"{}", 1, why)
+    await call(200, "GET", f"{ops}/queues")
+    [letter] = (await call(200, "GET", f"{ops}/letters", limit=1))["letters"]
+    await call(200, "GET", f"{ops}/letters", names=True)
+    await call(
+        200, "POST", f"{ops}/letters", {"action": "retry", "queue": letter["queue"], "ids": [letter["letter_id"]]}
+    )
+    newest = (await call(200, "GET", f"{ops}/letters/count"))["newest_at"]
+    await call(200, "POST", f"{ops}/letters/matching", {"action": "drop", "where": {}, "newest_at": newest})
+    await asyncio.to_thread(world.queue.letters.client.delete, f"{world.queue.letters.prefix}:turns")
+    await asyncio.to_thread(world.queue.letters.client.delete, f"{world.queue.letters.prefix}:turns.msgs")
 
 
 async def call_snapshots(call: Caller, at: str) -> None:

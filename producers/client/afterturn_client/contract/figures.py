@@ -68,3 +68,5 @@ class FigureReport(Shape):
     """why the service is degraded"""
     alerts: tuple[Alert, ...]
     """alerts that would fire or be pending, judged from the samples of this machine; those that fire first"""
+    unjudged: tuple[str, ...] = ()
+    """names of the alerts that only Prometheus can judge: those about the processes that it scrapes"""

@@ -126,6 +126,11 @@ export const getJob = (id, tenant) => call("GET", `${OPERATOR}/jobs/${encodeURIC
 export const changeMatchingJobs = (body) => call("POST", `${OPERATOR}/jobs/matching`, { body });
 export const changeJobs = (body) => call("POST", `${OPERATOR}/jobs`, { body });
 export const settleDelivery = (id, body) => call("POST", `${OPERATOR}/jobs/${encodeURIComponent(id)}/settle`, { body });
+export const listQueues = () => call("GET", `${OPERATOR}/queues`);
+export const listLetters = (query) => call("GET", `${OPERATOR}/letters`, { query });
+export const countLetters = (query) => call("GET", `${OPERATOR}/letters/count`, { query });
+export const changeLetters = (body) => call("POST", `${OPERATOR}/letters`, { body });
+export const changeMatchingLetters = (body) => call("POST", `${OPERATOR}/letters/matching`, { body });
 export const getTenant = (id) => call("GET", `${OPERATOR}/tenants/${encodeURIComponent(id)}`);
 export const listKeys = (tenant) => call("GET", `${OPERATOR}/keys`, { query: { tenant } });
 export const createKey = (body) => call("POST", `${OPERATOR}/keys`, { body });

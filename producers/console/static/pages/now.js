@@ -60,13 +60,13 @@ function Figures({ report, samples }) {
     ${[...Object.entries(report.failing).map(([part, why]) => `${part}: ${why}`), ...report.reasons].map(
       (reason) => html`<p class="note warn">${reason}</p>`,
     )}
-    <${Alerts} alerts=${report.alerts} />
+    <${Alerts} alerts=${report.alerts} unjudged=${report.unjudged} />
     <${Charts} samples=${samples} stages=${Object.keys(report.rows)} />
     <${Stages} rows=${report.rows} oldest=${newest.oldest_s || {}} />
     <${Workers} workers=${report.workers} />`;
 }
 
-function Alerts({ alerts }) {
+function Alerts({ alerts, unjudged }) {
   const firing = alerts.filter((one) => one.firing);
   const pending = alerts.filter((one) => !one.firing);
   return html`<section class="spaced">
@@ -75,6 +75,10 @@ function Alerts({ alerts }) {
     ${firing.length > 0 && html`<${AlertTable} label=${t("now.alerts")} alerts=${firing} />`}
     ${pending.length > 0 &&
     html`<details><summary>${t("now.pending", { n: number(pending.length) })}</summary><${AlertTable} label=${t("now.pending", { n: number(pending.length) })} alerts=${pending} /></details>`}
+    ${unjudged.length > 0 &&
+    html`<details><summary>${t("now.unjudged", { n: number(unjudged.length) })}</summary>
+      <p class="quiet">${t("now.unjudged.why")}</p>
+      <ul>${unjudged.map((name) => html`<li><code>${name}</code></li>`)}</ul></details>`}
   </section>`;
 }
 

@@ -8,6 +8,7 @@ import { linkTo, useLoad } from "../core/hooks.js";
 import { Change, Empty, Loaded, Page, Paged, Status, Table } from "../core/parts.js";
 import { FINDINGS, Findings, asFound } from "../core/settling.js";
 import { t } from "../core/texts.js";
+import { Count, WorkTabs, changeAll, sayChanged } from "../core/work.js";
 
 const PAGE = 50;
 const FILTERS = ["status", "stage", "tenant", "bank", "category", "older_than_s"];
@@ -33,10 +34,11 @@ export function Work({ query }) {
       : [];
   const empty = html`<${Empty} title=${t("work.empty")} help=${t("work.empty.help")} />`;
   return html`<${Page} title=${t("work.title")} lead=${t("work.lead")}>
+    <${WorkTabs} now="work" />
     <${WorkFilters} filter=${filter} />
     ${said && html`<p class="toast" role="status">${said}</p>`}
     <div class="actions start spaced">
-      <${Count} filter=${filter} key=${`${JSON.stringify(filter)}${round}`} />
+      <${Count} count=${() => countJobs(filter)} say=${sayCounts} key=${`${JSON.stringify(filter)}${round}`} />
       <button type="button" onClick=${() => setOpen({ action: "retry" })}>${t("work.retry.many")}</button>
       <button type="button" class="danger" onClick=${() => setOpen({ action: "drop" })}>${t("work.drop.many")}</button>
       <button type="button" onClick=${() => setOpen({ action: "settle" })}>${t("work.settle.many")}</button>
@@ -81,22 +83,8 @@ function WorkFilters({ filter }) {
 // A bank is one of its tenant, so it goes with it.
 const without = (filter, name) => ({ ...filter, [name]: "", ...(name === "tenant" ? { bank: "" } : {}) });
 
-/** How many rows match: counted when it is asked for, since all of them are read. */
-function Count({ filter }) {
-  const [state, set] = useState({});
-  const count = async () => {
-    set({ busy: true });
-    try {
-      set({ found: await countJobs(filter) });
-    } catch (error) {
-      set({ error });
-    }
-  };
-  if (state.error) return html`<span role="alert">${state.error.message}</span>`;
-  if (!state.found) return html`<button type="button" disabled=${state.busy} onClick=${count}>${t("work.count")}</button>`;
-  const shown = Object.fromEntries(CHOICES.status.map((name) => [name, number(state.found[name])]));
-  return html`<span role="status">${t("work.counted", shown)}</span>`;
-}
+/** How many rows match, in words. */
+const sayCounts = (found) => t("work.counted", Object.fromEntries(CHOICES.status.map((name) => [name, number(found[name])])));
 
 /** Retry or drop one row; retry, drop or settle all that match: counted by the server first, and changed by it. */
 function Bulk({ action, job, filter, close, done }) {
@@ -107,10 +95,11 @@ function Bulk({ action, job, filter, close, done }) {
   const [progress, setProgress] = useState(null);
   const act = async () => {
     const more = action === "drop" ? { reason: reason.current.value } : action === "settle" ? asFound(finding) : {};
-    const told = job
-      ? await changeJobs({ action, ...more, tenant: job.tenant, stage: job.stage, ids: [job.id] })
-      : await changeAll({ action, ...more, where, counted_at: counted.value.counted_at }, setProgress);
-    return t(told.left ? "work.left" : "work.changed", { n: number(told.changed), left: number(told.left) });
+    return sayChanged(
+      job
+        ? await changeJobs({ action, ...more, tenant: job.tenant, stage: job.stage, ids: [job.id] })
+        : await changeAll(changeMatchingJobs, { action, ...more, where, counted_at: counted.value.counted_at }, setProgress),
+    );
   };
   const title = t(job ? `work.${action}` : `work.${action}.all`);
   return html`<${Change} title=${title} verb=${t(`work.${action}`)} danger=${action === "drop"} act=${act} close=${close} done=${done}
@@ -129,17 +118,3 @@ const whereOf = (action, { older_than_s, ...filter }) => ({
   ...(action === "settle" ? { status: undefined, stage: "gateway", state: "add_unknown" } : { status: "dead" }),
 });
 const ofCounts = (counts, action) => ({ n: counts[action === "settle" ? "unknown" : "dead"], counted_at: counts.counted_at });
-
-/** Change all that were counted; the server works at it for some seconds a call. */
-async function changeAll(body, tell) {
-  const told = { changed: 0, left: 0 };
-  let cursor = null;
-  do {
-    const answer = await changeMatchingJobs({ ...body, cursor });
-    told.changed += answer.changed;
-    told.left += answer.left;
-    cursor = answer.cursor;
-    tell(told.changed + told.left);
-  } while (cursor);
-  return told;
-}
