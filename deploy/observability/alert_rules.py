@@ -4,6 +4,7 @@ Covered are selectors, `sum`, `min` and `max`, `rate` and `increase`, `histogram
 use, and recording rules by name. What is not, such as a window that is longer than the samples are kept, is Unjudged.
 """
 
+import math
 import operator
 import re
 from collections import defaultdict
@@ -18,7 +19,7 @@ Vector = Mapping[Labels, float]
 Samples = Mapping[str, Vector]
 
 #: Seconds that samples are kept, and so the longest window of a rate.
-LONGEST_WINDOW_S = 900.0
+LONGEST_WINDOW_S = 86_400.0
 TOKEN = re.compile(
     r'\s*(?:(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd]?)|(?P<name>[a-zA-Z_:][\w:]*)|(?P<text>"[^"]*")|(?P<mark>=~|!~|==|!=|>=|<=|[-/(){}\[\],=<>]))'
 )
@@ -140,15 +141,15 @@ class _Evaluation:
         return {labels: value for labels, value in found.items() if compare(value, least)}
 
     def _computed(self) -> Vector:
+        found = self._divided()
+        while self._skip("-"):
+            found = _compute(operator.sub, found, self._divided())
+        return found
+
+    def _divided(self) -> Vector:
         found = self._term()
-        while self._next.text in {"/", "-"}:
-            compute = operator.sub if self._take().text == "-" else _divide
-            other = self._term()
-            found = {
-                labels: compute(value, other[labels])
-                for labels, value in _spread(found, other).items()
-                if labels in other
-            }
+        while self._skip("/"):
+            found = _compute(_divide, found, self._term())
         return found
 
     def _term(self) -> Vector:
@@ -247,13 +248,15 @@ class _Evaluation:
         return {labels: value for labels, value in found.items() if value is not None}
 
 
+def _compute(compute: Callable[[float, float], float], one: Vector, other: Vector) -> Vector:
+    """Return what is computed of values of the same labels; a number counts as one of each of the other's labels."""
+    spread = dict.fromkeys(other, one[NO_LABELS]) if set(one) == {NO_LABELS} else one
+    return {labels: compute(value, other[labels]) for labels, value in spread.items() if labels in other}
+
+
 def _divide(one: float, other: float) -> float:
-    return one / other if other else 0.0
-
-
-def _spread(one: Vector, other: Vector) -> Vector:
-    """Return a number as a vector of the other's labels."""
-    return dict.fromkeys(other, one[NO_LABELS]) if set(one) == {NO_LABELS} else one
+    """Return a quotient; by nothing it is no number, of which no comparison is true."""
+    return one / other if other else math.nan
 
 
 def find_quantile(buckets: Mapping[float, float], share: float) -> float | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,12 +24,15 @@ from deploy.observability.alert_rules import (
 )
 
 RULES = Path(__file__).parents[1] / "prometheus"
-#: Least seconds between two samples that are kept for rates.
-KEPT_EVERY_S = 14.0
-METRIC = re.compile(r"\b(?:rate|increase)\((\w+)")
+#: Least seconds between two samples that are kept for rates, and the longest window that is made of these.
+KEPT_EVERY_S, SHORT_WINDOW_S = 14.0, 900.0
+#: Least seconds between two samples that are kept for longer windows: at most a twelfth of the shortest of them.
+KEPT_LONG_EVERY_S = 300.0
+#: A metric of which a rate is made, and its window.
+RATE = re.compile(r"\b(?:rate|increase)\((\w+)(?:\{[^}]*\})?\[(\d+)([smhd])\]")
 LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
-#: Alerts about processes that Prometheus scrapes: a reader of this page has reached one of them.
-OF_SCRAPES = frozenset({"AfterturnApiDown", "AfterturnApiPartlyDown", "AfterturnWorkersDown"})
+#: What Prometheus says of the processes that it scrapes: alerts about it are its own to judge.
+SCRAPED = re.compile(r"\bup\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class AlertRule:
 
 
 def read_alert_rules() -> list[AlertRule]:
-    """Return the alerts in the order of their file, without those about scrapes."""
+    """Return the alerts that are judged here, in the order of their file."""
     return [
         AlertRule(
             name=rule["alert"],
@@ -66,8 +69,13 @@ def read_alert_rules() -> list[AlertRule]:
             summary=rule["annotations"]["summary"],
         )
         for rule in _read_rules("alerts.yml")
-        if rule["alert"] not in OF_SCRAPES
+        if not SCRAPED.search(rule["expr"])
     ]
+
+
+def list_unjudged() -> list[str]:
+    """Return the names of the alerts that only Prometheus can judge: those about what it scrapes."""
+    return [rule["alert"] for rule in _read_rules("alerts.yml") if SCRAPED.search(rule["expr"])]
 
 
 def read_records() -> Mapping[str, str]:
@@ -80,6 +88,24 @@ def _read_rules(name: str) -> Iterator[dict[str, Any]]:
     return (rule for group in read["groups"] for rule in group["rules"])
 
 
+class KeptMoments:
+    """Samples of some metrics at intervals, the oldest first: what rates are made of."""
+
+    def __init__(self, names: Collection[str], every_s: float, for_s: float) -> None:
+        """Keep samples of these metrics, so far apart, for so long."""
+        self.moments: deque[Moment] = deque()
+        self._names, self._every_s, self._for_s = names, every_s, for_s
+
+    def keep(self, moment: Moment) -> None:
+        """Keep a moment if enough time has passed, and drop what is too old."""
+        if self.moments and moment.at - self.moments[-1].at < self._every_s:
+            return
+        chosen = {name: vector for name, vector in moment.samples.items() if name in self._names}
+        self.moments.append(Moment(moment.at, chosen))
+        while moment.at - self.moments[0].at > self._for_s:
+            self.moments.popleft()
+
+
 class Alerts:
     """Judges the alerts at each reading of the samples. Belongs to one event loop."""
 
@@ -87,29 +113,37 @@ class Alerts:
         """Read the rules."""
         self._rules = read_alert_rules()
         self._records = read_records()
-        texts = [*self._records.values(), *(rule.condition for rule in self._rules)]
-        self._of_rates = frozenset(METRIC.findall("\n".join(texts)))
-        self._kept: deque[Moment] = deque()
+        windows = find_windows([*self._records.values(), *(rule.condition for rule in self._rules)])
+        long = {name for name, window_s in windows.items() if window_s > SHORT_WINDOW_S}
+        self._newer = KeptMoments(windows.keys(), KEPT_EVERY_S, SHORT_WINDOW_S)
+        self._older = KeptMoments(long, KEPT_LONG_EVERY_S, LONGEST_WINDOW_S)
         self._since: dict[tuple[str, Labels], datetime] = {}
+        #: Each set of labels once, however many moments have it.
+        self._labels: dict[Labels, Labels] = {}
 
     def judge(self, metrics: Iterable[Metric], read_at: float, now: datetime) -> Sequence[Alert]:
         """Return the alerts whose conditions hold, those that fire first. `read_at`: seconds of the monotonic clock."""
-        moment = Moment(read_at, gather_samples(metrics))
-        history = History([*self._kept, moment], self._records)
-        self._keep(moment)
+        moment = Moment(read_at, gather_samples(metrics, self._labels))
+        history = History([*self._list_kept(read_at), moment], self._records)
+        self._newer.keep(moment)
+        self._older.keep(moment)
         holding = [(rule, labels) for rule in self._rules for labels in _find_holding(history, rule)]
         self._since = {(rule.name, labels): self._since.get((rule.name, labels), now) for rule, labels in holding}
         found = [rule.describe(labels, self._since[rule.name, labels], now) for rule, labels in holding]
         return sorted(found, key=lambda one: (not one.firing, one.severity))
 
-    def _keep(self, moment: Moment) -> None:
-        """Keep what rates are made of, of as long as their windows are."""
-        if self._kept and moment.at - self._kept[-1].at < KEPT_EVERY_S:
-            return
-        counters = {name: vector for name, vector in moment.samples.items() if name in self._of_rates}
-        self._kept.append(Moment(moment.at, counters))
-        while moment.at - self._kept[0].at > LONGEST_WINDOW_S:
-            self._kept.popleft()
+    def _list_kept(self, read_at: float) -> Iterator[Moment]:
+        """Yield what is kept, the oldest first; no short window meets a moment that holds the long ones' alone."""
+        yield from (one for one in self._older.moments if read_at - one.at > SHORT_WINDOW_S)
+        yield from self._newer.moments
+
+
+def find_windows(expressions: Iterable[str]) -> Mapping[str, float]:
+    """Return the longest window in seconds that a rate of each metric has."""
+    windows: dict[str, float] = {}
+    for name, count, unit in RATE.findall("\n".join(expressions)):
+        windows[name] = max(windows.get(name, 0.0), float(count) * UNITS[unit])
+    return windows
 
 
 def _find_holding(history: History, rule: AlertRule) -> Vector:
@@ -120,10 +154,12 @@ def _find_holding(history: History, rule: AlertRule) -> Vector:
         return {}
 
 
-def gather_samples(metrics: Iterable[Metric]) -> Samples:
-    """Return the samples by metric and labels."""
+def gather_samples(metrics: Iterable[Metric], known: dict[Labels, Labels] | None = None) -> Samples:
+    """Return the samples by metric and labels. Sets of labels are those of `known`, where each is added once."""
+    once = {} if known is None else known
     found: dict[str, dict[Labels, float]] = {}
     for metric in metrics:
         for name, labels, value, *_ in metric.samples:
-            found.setdefault(name, {})[frozenset(labels.items())] = value
+            these = frozenset(labels.items())
+            found.setdefault(name, {})[once.setdefault(these, these)] = value
     return found

@@ -8,13 +8,15 @@ from datetime import datetime
 from typing import TypeVar
 
 from afterturn_client.contract.figures import FigureReport, FigureSample
+from afterturn_client.contract.operators import Worker
 from prometheus_client.metrics_core import Metric
 
 from deploy.observability.alert_rules import find_quantile
-from deploy.observability.alerts import Alerts
+from deploy.observability.alerts import Alerts, list_unjudged
 from deploy.observability.health_rules import LedgerSample
 from deploy.observability.metrics import SHOWN, Exposition, LedgerCounts
 from producers.http.routes.service import HealthCheck
+from store.database_outage import may_pass
 from store.ledger.ledger import StageCounts
 from store.ledger.stages import TURN_STAGES, Stage
 from store.ledger.workers import WorkerRegistry
@@ -58,12 +60,13 @@ class ServiceFigures:
         self._workers = workers
         self._clock = clock
         self._alerts = Alerts()
+        self._unjudged = tuple(list_unjudged())
         self._before: Totals | None = None
 
     async def read(self) -> FigureReport:
-        """Return the figures of now as the one sample of a report. Raises errors of the database."""
+        """Return the figures of now as the one sample of a report, which says so where the database is away."""
         health, seen = await self._health.ready(), await self._counts.read()
-        workers = await self._workers.list()
+        workers = await self._list_workers()
         metrics, now, read_at = await self._exposition.read_samples(seen), self._clock(), time.monotonic()
         totals = sum_samples(metrics, read_at)
         sample = build_sample(now, seen, self._before, totals)
@@ -76,7 +79,17 @@ class ServiceFigures:
             failing=health.failing,
             reasons=tuple(health.degraded),
             alerts=tuple(self._alerts.judge(metrics, read_at, now)),
+            unjudged=self._unjudged,
         )
+
+    async def _list_workers(self) -> Sequence[Worker]:
+        """Return the worker processes; none where the database does not answer, which the health tells."""
+        try:
+            return await self._workers.list()
+        except Exception as error:
+            if may_pass(error):
+                return ()
+            raise
 
 
 def sum_samples(metrics: Iterable[Metric], read_at: float) -> Totals:

@@ -1,10 +1,11 @@
 """Alerts that would fire, judged without Prometheus: the same as Prometheus says of the same rules."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from afterturn_client.contract.figures import Alert
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
@@ -14,18 +15,13 @@ from tests.deploy.observability.test_observability import rules
 from tests.tables import each_row
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-#: Alerts that Prometheus alone can judge: of its own scrapes, or of windows longer than samples are kept here.
+#: Alerts that Prometheus alone can judge: of its own scrapes.
 LEFT_TO_PROMETHEUS = frozenset(
     {
         "AfterturnApiDown",
         "AfterturnApiPartlyDown",
         "AfterturnWorkersDown",
         "AfterturnDatabaseAway",
-        "AfterturnTurnErrorsFast",
-        "AfterturnTurnErrorsSlow",
-        "AfterturnRecallErrorsFast",
-        "AfterturnRecallErrorsSlow",
-        "AfterturnRecallShortfall",
     }
 )
 
@@ -83,7 +79,7 @@ def test_a_quantile_is_that_of_the_window() -> None:
     assert evaluate("afterturn:recall_seconds:p95_5m > 0.5", waits(100, 0), waits(200, 0)) == {}
 
 
-@each_row("text", ["absent(rows)", "rate(rows[1d])", "unknown_metric > 0", "max(rows", "rows offset 5m"])
+@each_row("text", ["absent(rows)", "rate(rows[2d])", "unknown_metric > 0", "max(rows", "rows offset 5m"])
 def test_what_is_not_covered_is_unjudged(text: str) -> None:
     with pytest.raises(Unjudged):
         evaluate(text, [gauge("rows", {(): 1.0})])
@@ -104,6 +100,61 @@ def test_an_alert_is_pending_until_its_condition_has_held_and_gone_when_it_does_
     assert judge(361, 602) == [("AfterturnBacklogOld", told, True)]
     assert judge(375, 1) == []
     assert judge(390, 301) == [("AfterturnBacklogOld", told, False)], "it waits anew"
+
+
+def judge_for(seconds: float, read: Callable[[float], list[Metric]]) -> set[str]:
+    """Return the alerts that fire after readings of so long, one each 15 s."""
+    alerts = Alerts()
+    found: Sequence[Alert] = ()
+    for at in range(0, int(seconds) + 1, 15):
+        found = alerts.judge(read(float(at)), float(at), NOW + timedelta(seconds=at))
+    return {one.name for one in found if one.firing}
+
+
+def call(status: int, value: float) -> Metric:
+    return counter("afterturn_http_requests", value, method="POST", route="/api/v1/turns", status=str(status))
+
+
+def test_a_long_window_remembers_what_a_short_one_has_forgotten() -> None:
+    """Errors of 20 minutes ago keep the slow alert for hours; none of them is of the last five minutes."""
+
+    def read(at: float) -> list[Metric]:
+        return merge(call(201, 10 * at), call(503, 3 * min(at, 3600.0)))
+
+    assert judge_for(3600, read) == {"AfterturnTurnErrorsFast", "AfterturnTurnErrorsSlow"}
+    assert judge_for(3600 + 1200, read) == {"AfterturnTurnErrorsSlow"}
+    assert judge_for(2 * 3600, read) == set()
+
+
+def merge(*of_one_name: Metric) -> list[Metric]:
+    first, *others = of_one_name
+    first.samples.extend(sample for one in others for sample in one.samples)
+    return [first]
+
+
+def test_a_short_window_never_meets_a_moment_without_its_metric() -> None:
+    """A counter that stands still has not risen, however often the samples of long windows are thinned out."""
+
+    def read(at: float) -> list[Metric]:
+        return [*merge(call(201, 10 * at), call(503, 0.0)), counter("afterturn_process_deaths", 7.0, process="api")]
+
+    fired = set[str]()
+    alerts = Alerts()
+    for at in range(0, 3 * 3600, 15):
+        found = alerts.judge(read(float(at)), float(at), NOW + timedelta(seconds=at))
+        fired |= {one.name for one in found}
+    assert fired == set()
+
+
+@pytest.mark.parametrize("compared, found, fires", [(0.0, 0.0, False), (100.0, 99.0, False), (100.0, 90.0, True)])
+def test_a_share_of_nothing_is_no_alert(compared: float, found: float, *, fires: bool) -> None:
+    def read(at: float) -> list[Metric]:
+        return [
+            counter("afterturn_recall_compared", compared * at, filter="none"),
+            counter("afterturn_recall_found", found * at, filter="none"),
+        ]
+
+    assert judge_for(2 * 3600, read) == ({"AfterturnRecallShortfall"} if fires else set())
 
 
 class Everything(dict[str, Vector]):
