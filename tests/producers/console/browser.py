@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from axe_playwright_python.base import AXE_FILE_PATH  # type: ignore[import-untyped]  # it has no types
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.packages import program
+from tests.producers.console.heard import HEARD
 
 #: Reported before any script of the page runs, so that the test sees every violation of the policy.
 WATCH = """
@@ -92,6 +93,10 @@ class Visitor:
             rules = ALL_RULES if colours == "light" else COLOUR_RULES
             assert await self.find_serious_faults(rules) == [], (address, width, colours)
             assert await self.fits(), (address, width, colours)
+
+    async def hears(self, page: str) -> None:
+        """Wait until the accessibility tree, which a screen reader reads, holds what `HEARD` has of this page."""
+        await expect(self.page.locator("main")).to_match_aria_snapshot(HEARD[page], timeout=ACTION_MS)
 
     def forgive(self, what: str) -> None:
         """Forget errors of the network that a test brought about, such as a refusal's status."""

@@ -62,6 +62,7 @@ async def test_a_document_leads_to_its_chunks_alone(ana: Tenant, visitor: Visito
     await visitor.sees("Bleed the radiators each autumn.")
     assert await visitor.page.locator(".card.unit").count() == 1
     assert await visitor.page.get_by_text("Ghent").count() == 0
+    await visitor.reads_well("document")
 
 
 async def test_a_bank_is_given_an_end_and_it_is_taken_away(ana: Tenant, visitor: Visitor) -> None:

@@ -1,14 +1,17 @@
 """The console in a real browser: memory is read and repaired, a recall is explained, and nothing foreign gets in."""
 
+import asyncio
+import re
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Response
+from playwright.async_api import Browser, Response, Route
 from starlette.responses import HTMLResponse
 
+from producers.service import operator_work
 from store import identity
 from store.ledger.workers import WorkerRegistry
 from store.tenancy.console_sessions import ConsoleSessions
@@ -16,6 +19,7 @@ from store.tenancy.operator_keys import OperatorKeys
 from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
 from tests.producers.console.browser import COLOUR_RULES, Visitor, visit
+from tests.producers.console.heard import HEARD
 from tests.producers.console.said import remember
 from tests.serving import serve
 from tests.workers.targets import hand_to
@@ -60,6 +64,40 @@ async def test_a_question_is_asked_with_filters_that_stay_in_the_address(ana: Te
         await visitor.sees(told)
     # The browser says of an answer 404 that a resource was not there; here it is the answer that was asked for.
     visitor.forgive("404")
+
+
+async def test_an_answer_tells_its_figures_and_moments_choose_what_it_knows(ana: Tenant, visitor: Visitor) -> None:
+    for turn, (month, text) in enumerate((("03", "The key is under the mat"), ("06", "The key is with Rosa"))):
+        said = {"session_id": "s", "turn_id": str(turn), "messages": [{"role": "user", "content": text}]}
+        moment = {"occurred_at": f"2026-{month}-02T22:30:00Z"}
+        assert (await ana.http.post("/api/v1/turns", json=said | moment)).status_code == 201
+    await visitor.sign_in(ana.token)
+
+    async def ask(settings: dict[str, Any]) -> str:
+        await visitor.open(f"recall?{urlencode({'bank': 'default', **settings})}")
+        await visitor.page.get_by_label("Question").fill("Where is the key?")
+        await visitor.click("Ask")
+        await visitor.sees("What a prompt gets")
+        return await visitor.page.locator(".results").inner_text()
+
+    whole = await ask({})
+    assert "under the mat" in whole
+    assert "with Rosa" in whole
+    figures = await visitor.page.locator(".figures").inner_text()
+    assert "on topic" in figures
+    [tokens] = map(int, re.findall(r"Tokens\s+(\d+)", figures))
+    assert "rows pending" in figures
+    assert re.search(r"\d ms", await visitor.page.locator(".steps").inner_text())
+    # In the reader's zone, where it is the day after, with UTC on hover.
+    shown = visitor.page.locator('time[datetime^="2026-06-02T22:30"]').first
+    assert await shown.inner_text() == "3 Jun 2026, 00:30"
+    assert await shown.get_attribute("title") == "2026-06-02 22:30:00 UTC"
+    earlier = await ask({"as_of": "2026-04-01T00:00:00"})
+    assert "under the mat" in earlier
+    assert "with Rosa" not in earlier
+    assert await ask({"known_at": "2020-01-01T00:00:00"}) == ""
+    await visitor.sees("Nothing was found")
+    assert (await ask({"max_tokens": str(tokens - 1)})).count("The key is") == 1
 
 
 async def test_two_settings_and_two_questions_stand_side_by_side(ana: Tenant, visitor: Visitor) -> None:
@@ -356,22 +394,6 @@ async def test_a_row_leads_to_its_turn_and_the_turn_to_its_rows(world: World, an
     await visitor.sees("timeout: no answer")
 
 
-async def test_a_person_is_shown_with_sources_and_history(ana: Tenant, visitor: Visitor) -> None:
-    said = {"session_id": "monday", "user_id": "rosa", "messages": [{"role": "user", "content": "I live in Porto."}]}
-    assert (await ana.http.post("/api/v1/turns", json={**said, "turn_id": "1"})).status_code == 201
-    later = [{"role": "user", "content": "I moved to Ghent last week. I live in Ghent now."}]
-    assert (await ana.http.post("/api/v1/turns", json={**said, "turn_id": "2", "messages": later})).status_code == 201
-    known = (await ana.http.get("/api/v1/profile", params={"user_id": "rosa", "history": "true"})).json()
-    await visitor.sign_in(ana.token)
-    await visitor.open("people")
-    await visitor.page.get_by_label("A name as it is said").fill("Rosa")
-    await visitor.click("Look")
-    await visitor.sees("Content is hidden")
-    await visitor.click("Show content")
-    await visitor.open("person?user_id=rosa")
-    await visitor.sees(known["facts"][0]["text"] if known["facts"] else "No fact is known")
-
-
 async def test_all_that_match_are_counted_first_and_then_changed(world: World, ana: Tenant, visitor: Visitor) -> None:
     await fail(world, ana, *(f"turn {n}" for n in range(7)))
     other = await world.tenant()
@@ -401,6 +423,57 @@ async def test_all_that_match_are_counted_first_and_then_changed(world: World, a
     await visitor.page.get_by_role("link", name="Remove the filter Error").click()
     await visitor.page.get_by_role("table", name="Work").wait_for()
     await other.http.aclose()
+
+
+async def test_long_work_shows_how_far_it_is(
+    world: World, ana: Tenant, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_work, "MOST_CHANGED", 2)
+    monkeypatch.setattr(operator_work, "TOGETHER_S", 0.0)
+    await fail(world, ana, *(f"turn {n}" for n in range(5)))
+    await visitor.sign_in(await OperatorKeys(world.database).create("on call"))
+    may_go_on, calls = asyncio.Event(), list[Route]()
+
+    async def hold_the_second(route: Route) -> None:
+        calls.append(route)
+        if len(calls) > 1:
+            await may_go_on.wait()
+        await route.continue_()
+
+    await visitor.page.route("**/jobs/matching", hold_the_second)
+    await visitor.open(f"work?{urlencode({'tenant': ana.host})}")
+    await visitor.click("Retry all dead")
+    await visitor.sees("5 dead rows match.")
+    await visitor.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    await visitor.page.get_by_role("dialog").get_by_role("status").filter(has_text="2 of 5").wait_for()
+    may_go_on.set()
+    await visitor.sees("5 changed.")
+    assert await states(world, ana) == ["pending"] * 5
+
+
+async def test_a_service_that_says_nothing_is_waited_for_no_longer_than_a_minute(ana: Tenant, visitor: Visitor) -> None:
+    await visitor.page.add_init_script(SOON)
+    await visitor.sign_in(ana.token)
+    silent = asyncio.Event()
+
+    async def say_nothing(route: Route) -> None:
+        await silent.wait()
+        await route.continue_()
+
+    await visitor.page.route("**/api/v1/users*", say_nothing)
+    await visitor.open("people")
+    await visitor.page.get_by_role("alert").filter(has_text="The service took longer than a minute.").wait_for()
+    assert await visitor.page.get_by_text("Loading").count() == 0
+    silent.set()
+    await visitor.click("Try again")
+    await visitor.sees("No user yet")
+    await visitor.page.unroute_all(behavior="ignoreErrors")
+
+
+#: Has the minute that a page waits for an answer pass within two seconds.
+SOON = """
+const wait = AbortSignal.timeout;
+AbortSignal.timeout = (ms) => wait.call(AbortSignal, ms === 60_000 ? 2_000 : ms);"""
 
 
 async def test_a_key_of_an_operator_is_added_to_a_session(world: World, ana: Tenant, visitor: Visitor) -> None:
@@ -520,8 +593,11 @@ FRAME = """
 })"""
 
 
+NEEDED = "A key of an operator is needed"
+
+
 async def test_every_page_is_readable_for_everyone(world: World, ana: Tenant, visitor: Visitor) -> None:
-    """Nothing that axe-core calls serious, and nothing wider than the window."""
+    """Nothing that axe-core calls serious, nothing wider than the window, and each thing has its role and name."""
     [unit] = await remember(ana, "I moved to Ljubljana in May")
     await visitor.page.goto(f"{visitor.url}/console")
     await visitor.sees("Sign in")
@@ -537,7 +613,7 @@ async def test_every_page_is_readable_for_everyone(world: World, ana: Tenant, vi
         ("session?session_id=monday", turn),
         (f"turn?session_id=monday&turn_id={turn}", "extraction"),
         (f"unit?unit_id={unit}", "Facts drawn from it"),
-        ("now", "A key of an operator is needed"),
+        ("now", NEEDED),
         ("people", "What is known of a person"),
         ("person?name=Rosa&bank=default", "No fact is known"),
         ("recall?k=3", "Ask a question"),
@@ -545,18 +621,23 @@ async def test_every_page_is_readable_for_everyone(world: World, ana: Tenant, vi
         await visitor.open(address)
         await visitor.sees(text)
         await visitor.reads_well(address)
+        if (heard := address if address in HEARD else address.partition("?")[0]) in HEARD and text != NEEDED:
+            await visitor.hears(heard)
     await visitor.page.get_by_label("Question").fill("Where did I move to?")
     await visitor.click("Ask")
     await visitor.sees("What a prompt gets")
     await visitor.reads_well()
+    await visitor.hears("answer")
     await visitor.open("now")
     await visitor.page.get_by_label("Key of an operator").fill(await OperatorKeys(world.database).create("all"))
     await visitor.click("Sign in")
     await visitor.sees("Queues")
     await visitor.reads_well()
+    await visitor.hears("now")
     await visitor.open(f"work?tenant={ana.host}")
     await visitor.page.get_by_role("table", name="Work").wait_for()
     await visitor.reads_well()
+    await visitor.hears("work")
     await visitor.page.get_by_role("link", name="extraction").first.click()
     await visitor.page.get_by_role("table", name="Rows").wait_for()
     await visitor.reads_well()
@@ -564,10 +645,11 @@ async def test_every_page_is_readable_for_everyone(world: World, ana: Tenant, vi
     await visitor.click("Forget")
     await visitor.sees("Erase it from the log as well")
     await visitor.reads_well()
+    await visitor.hears("forget")
 
 
 async def test_the_console_is_worked_by_keyboard_alone_and_speaks_german(ana: Tenant, visitor: Visitor) -> None:
-    await remember(ana, "I moved to Ljubljana in May")
+    [unit] = await remember(ana, "I moved to Ljubljana in May")
     await visitor.page.goto(f"{visitor.url}/console")
     await visitor.page.locator("input:focus").wait_for()
     await visitor.page.keyboard.type(ana.token)
@@ -581,6 +663,25 @@ async def test_the_console_is_worked_by_keyboard_alone_and_speaks_german(ana: Te
     await visitor.page.keyboard.press("Enter")
     await visitor.page.get_by_role("table", name="Sitzungen").wait_for()
     assert "bank=default" in visitor.page.url
+    # A dialog has the keyboard, is left by Escape, and gives the focus back to the button that opened it.
+    await visitor.open(f"unit?unit_id={unit}")
+    await visitor.page.get_by_role("button", name="Inhalt zeigen").press("Enter")
+    pin = visitor.page.get_by_role("button", name="Anheften", exact=True)
+    await pin.press("Enter")
+    await visitor.page.get_by_role("dialog", name="Diese Einheit anheften").wait_for()
+    await visitor.page.keyboard.press("Escape")
+    await visitor.page.get_by_role("dialog").wait_for(state="detached")
+    assert await pin.evaluate("(one) => one === document.activeElement")
+    await visitor.page.keyboard.press("Enter")
+    await (
+        visitor.page.get_by_role("dialog")
+        .get_by_role("button", name="Abbrechen")
+        .and_(visitor.page.locator(":focus"))
+        .wait_for()
+    )
+    await visitor.page.keyboard.press("Tab")
+    await visitor.page.keyboard.press("Enter")
+    await visitor.sees("Angeheftet.")
 
 
 #: Writes something that can be read on the light page and not on the dark one.

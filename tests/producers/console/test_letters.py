@@ -94,6 +94,7 @@ async def test_letters_that_match_are_counted_first_and_then_changed(world: Worl
     await visitor.open(f"letters?{urlencode({'queue': QUEUE, 'code': 'INVALID_ARGUMENT'})}")
     await visitor.page.get_by_role("table", name="Dead letters").wait_for()
     await visitor.reads_well("letters")
+    await visitor.hears("letters")
     await visitor.click("Count")
     await visitor.sees("3 dead letters, 3 of them with their content")
     await visitor.click("Drop all")

@@ -189,8 +189,11 @@ async def test_operate_is_readable_for_everyone(world: World, ana: Tenant, visit
         await visitor.open(address)
         await visitor.sees(text)
         await visitor.reads_well(address)
+        if address != "erasure":
+            await visitor.hears(address.partition("?")[0])
     await visitor.page.get_by_label("Key of a tenant").fill(ana.token)
     await visitor.click("Sign in")
+    await visitor.hears("erasure")
     await visitor.page.get_by_label("Session", exact=True).fill("monday")
     await visitor.click("Count what would go")
     await visitor.sees("This would be gone")

@@ -60,6 +60,7 @@ async def test_a_model_is_changed_step_by_step(world: World, ana: Tenant, visito
     assert await switch.is_disabled(), "texts lack a vector: it is forced or not done"
     await press(visitor, "Cancel")
     await visitor.reads_well("vectors")
+    await visitor.hears("vectors")
     async with world.database.operator() as connection:
         await connection.execute(COMPLETE)
     await visitor.page.reload()
