@@ -74,7 +74,7 @@ async def test_letters_are_paged_and_shown_without_content_or_names(world: World
         assert {(one["queue"], one["tenant"], one["code"]) for one in listed} == {(QUEUE, QUEUE_TENANT, NEVER.code)}
         assert SECRET not in str(listed)
         told = (await ask(trusted, "GET", "/letters", params={"names": True}))["letters"]
-        assert [one["message_id"] for one in told] == names
+        assert sorted(one["message_id"] for one in told) == names
         assert [one["letter_id"] for one in told] == [one["letter_id"] for one in listed]
         await ask(plain, "GET", "/letters", 422, params={"cursor": cursors[0], "code": "X"})
         [queue] = (await ask(plain, "GET", "/queues"))["queues"]
