@@ -27,6 +27,8 @@ TYPES: Mapping[str, Any] = {
     "integer": int,
     "number": (int, float),
 }
+#: What applications publish, by their routes.
+DESCRIBED: dict[tuple[str, ...], Mapping[str, Any]] = {}
 FORMATS: Mapping[str, Any] = {"uuid": UUID, "date-time": datetime.fromisoformat}
 
 
@@ -104,6 +106,20 @@ def _find_object_faults(
             yield f"{path}.{name}: is not described: declare it in the answer's model"
 
 
+def describe(app: Any) -> Mapping[str, Any]:
+    """Return what an application publishes. Those with the same routes publish the same: it takes a second to make."""
+    routes = tuple(_name_route(route) for route in app.routes)
+    if routes not in DESCRIBED:
+        DESCRIBED[routes] = app.openapi()
+    return DESCRIBED[routes]
+
+
+def _name_route(route: Any) -> str:
+    answers = getattr(route, "endpoint", None) or getattr(route, "app", None)
+    known = getattr(answers, "__module__", ""), getattr(answers, "__qualname__", type(answers).__qualname__)
+    return f"{sorted(getattr(route, 'methods', None) or ())} {route.path} {known}"
+
+
 class HeldToSchema:
     """An ASGI application whose every answer is held to what it publishes: the status is declared, the body fits.
 
@@ -112,7 +128,7 @@ class HeldToSchema:
 
     def __init__(self, app: Any) -> None:
         """Hold `app` to its own description."""
-        self._app = app
+        self._app, self._described = app, describe(app)
         self.answered: dict[str, set[str]] = {}
         #: Each operation's JSON answers, by its name and status.
         self.bodies: dict[str, list[bytes]] = {}
@@ -136,12 +152,12 @@ class HeldToSchema:
             self.answered.setdefault(name, set()).add(status)
             if (b"content-type", b"application/json") in started["headers"]:
                 self.bodies.setdefault(f"{name} {status}", []).append(bytes(body))
-            faults = list(find_answer_faults(self._app.openapi(), operation, status, bytes(body)))
+            faults = list(find_answer_faults(self._described, operation, status, bytes(body)))
             assert not faults, f"{name} answered {status}: {'; '.join(faults[:5])}"
 
     def _find_operation(self, route: Any, method: str) -> Mapping[str, Any] | None:
         """Return what is published of the operation; None where it is not published, or the method is another's."""
-        calls = self._app.openapi()["paths"].get(getattr(route, "path_format", None), {})
+        calls = self._described["paths"].get(getattr(route, "path_format", None), {})
         found: Mapping[str, Any] | None = calls.get(method.lower())
         return found
 
