@@ -14,7 +14,7 @@ from tests.servers import TestPostgres
 
 pytestmark = pytest.mark.slow
 
-ROWS = 50_000
+ROWS = 20_000
 FILL = text("""
     insert into afterturn.ledger_t
         (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at, next_attempt_at)
@@ -28,7 +28,7 @@ ANOTHER = text("""
     insert into afterturn.ledger_t
         (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
     select h, 'extraction', gen_random_uuid(), gen_random_uuid(), h, h, gen_random_uuid(), n, now()
-      from generate_series(50001, 50040) n, (select md5('another')::uuid as h)""")
+      from generate_series(20001, 20040) n, (select md5('another')::uuid as h)""")
 # The claims are counted while there are none, as autovacuum may.
 COUNTED = text("analyze afterturn.claim_t")
 READ = text("""
