@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo helm docs pictures test live again check static laws nightly format clean
+.PHONY: help install demo helm docs pictures compiled test live again check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
 
 pictures: $(STAMP) ## the console's pictures of README and docs, taken of the demo's memory
 	@AFTERTURN_PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 -m nightly tests/deploy/lab/demo/test_keep.py
+
+compiled: $(STAMP) ## compile the product and its tests, which each process of the tests would do for itself
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null
 
 test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly and not live"
