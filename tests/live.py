@@ -1,7 +1,7 @@
 """Tests that start processes of their own, one after another: `make live` runs them, and so does `.ci/run`.
 
 `make test` leaves them out, but for the tests of each file that are named here. They wait more than they compute, so a
-file of them takes as long as a thousand others.
+file of them takes as long as a thousand others. A single test of another file bears the mark itself.
 """
 
 from collections.abc import Iterable, Mapping

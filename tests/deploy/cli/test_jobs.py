@@ -228,6 +228,7 @@ async def test_drain_gives_up_after_its_time_and_says_what_is_left(busy: Busy) -
     assert (await busy.run("jobs", "drain", "--stage", "projection", "--timeout", "0s")).exit_code == 1
 
 
+@pytest.mark.live
 async def test_drain_that_is_interrupted_says_how_it_stands(busy: Busy) -> None:
     await busy.append(("monday", "1"))
     command = [sys.executable, "-m", "deploy.cli", "jobs", "drain", "--json", "--data", str(busy.folder)]

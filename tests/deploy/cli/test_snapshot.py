@@ -171,6 +171,7 @@ def kill_in_phase(phase: str, *arguments: str) -> None:
         child.wait()
 
 
+@pytest.mark.live
 async def test_killed_in_each_phase_it_goes_on_where_it_ended(busy: Busy, elsewhere: Operated, tmp_path: Path) -> None:
     await busy.append(("monday", "1"), ("monday", "2"), ("tuesday", "1"))
     whole, file = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl.gz"

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+import pytest
 from sqlalchemy.exc import InterfaceError
 
 from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, poll_forever
@@ -102,6 +103,7 @@ async def test_watching_as_json_is_one_status_a_line_with_speeds(busy: Busy) -> 
     assert looks[-1]["eta_s"]["embedding"] == 0.0
 
 
+@pytest.mark.live
 async def test_watching_in_a_pipe_prints_a_table_a_look_and_ends_cleanly(busy: Busy) -> None:
     await busy.append(("monday", "1"))
     status, seen, err = await asyncio.to_thread(watched, busy, enough=lambda seen: len(seen) == 12)
@@ -123,5 +125,6 @@ def cut_short(busy: Busy) -> str:
         return said
 
 
+@pytest.mark.live
 async def test_a_watch_that_nobody_reads_on_blames_no_database_for_that(busy: Busy) -> None:
     assert await asyncio.to_thread(cut_short, busy) == ""

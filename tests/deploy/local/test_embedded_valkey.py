@@ -65,6 +65,7 @@ def test_a_person_whose_shell_stands_in_the_folder_is_no_server(valkey: Embedded
         assert bystander.pid not in {server.pid for server in survivors.find_servers(valkey.folder)}
 
 
+@pytest.mark.live
 def test_the_kernel_stops_it_when_the_process_that_started_it_dies(tmp_path: Path) -> None:
     program = (
         "import sys, time, pathlib; from deploy.local.local_stack import EmbeddedValkey;"

@@ -169,7 +169,7 @@ def test_an_interrupt_is_answered_and_another_waits_until_all_is_removed(
     assert (list(temporary.iterdir()), list(system.iterdir())) == ([], [])
 
 
-@pytest.mark.slow  # a whole command starts
+@pytest.mark.live  # a whole command starts
 def test_a_stack_that_is_interrupted_while_it_starts_leaves_nothing(temporary: Path) -> None:
     with spawned(DEMO, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:
         wait_until(lambda: any(temporary.glob("afterturn-private-*/data/logs")), "its servers are being made")

@@ -239,6 +239,7 @@ async def erase_meanwhile(deployment: Deployment, gate: Gate, client: httpx.Asyn
     assert (kept.n, len(counts), set(counts.values())) == (0, 2, {texts.n})
 
 
+@pytest.mark.live
 async def test_a_build_outlives_a_kill_and_an_erasure_and_former_settings_change_nothing(
     deployment: Deployment, operator: Operator, service: EmbeddingService, tmp_path: Path
 ) -> None:

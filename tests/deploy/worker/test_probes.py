@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from deploy.local.ports import find_free_port
 from tests.deploy.sites import answers
@@ -46,6 +47,7 @@ def worker(folder: Path, port: int) -> Iterator[tuple["subprocess.Popen[Any]", s
         yield process, process.stdout.readline().strip()
 
 
+@pytest.mark.live
 def test_one_worker_of_a_folder_serves_for_all_and_another_takes_over(tmp_path: Path) -> None:
     port = find_free_port()
     live = f"http://127.0.0.1:{port}/health/live"

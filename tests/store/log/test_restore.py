@@ -40,8 +40,8 @@ async def connect(postgres: TestPostgres) -> Any:
     return await driver.connect(postgres.owner_url.replace("+asyncpg", ""), ssl=False)
 
 
-@pytest.mark.slow
 @pytest.mark.law("L5")
+@pytest.mark.live
 async def test_a_log_restored_into_a_second_cluster_goes_on(
     lonely: Database, fresh_database: TestPostgres, elsewhere: TestPostgres, tmp_path: Path
 ) -> None:
