@@ -46,7 +46,7 @@ def test_a_message_has_a_role(role: Any) -> None:
         Message(role, TEXT)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "named, method, given",
     [
         ("messages", "add_turn", lambda wrong: ("s", wrong)),
@@ -65,7 +65,7 @@ def test_a_message_has_a_role(role: Any) -> None:
         ("id", "get_unit", lambda wrong: (wrong,)),
     ],
 )
-@pytest.mark.parametrize("wrong", [None, 7, b"bytes"])
+@each_row("wrong", [None, 7, b"bytes"])
 async def test_a_wrong_argument_is_refused_before_anything_is_sent(
     twin: Twin, named: str, method: str, given: Callable[[Any], tuple[Any, ...]], wrong: Any
 ) -> None:
@@ -87,7 +87,7 @@ WRONG_OPTIONS: list[tuple[str, tuple[Any, ...], str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("method, given, option, wrong", WRONG_OPTIONS)
+@each_row("method, given, option, wrong", WRONG_OPTIONS)
 async def test_a_wrong_option_is_refused_before_anything_is_sent(
     twin: Twin, method: str, given: tuple[Any, ...], option: str, wrong: Any
 ) -> None:
@@ -96,8 +96,8 @@ async def test_a_wrong_option_is_refused_before_anything_is_sent(
     assert TEXT not in everything_in(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [date(2026, 3, 2), 7.5, True, []])
-@pytest.mark.parametrize(
+@each_row("wrong", [date(2026, 3, 2), 7.5, True, []])
+@each_row(
     "method, given, option",
     [
         ("add_turn", ONE_TURN, "occurred_at"),
@@ -111,9 +111,7 @@ async def test_what_is_no_time_is_refused_before_anything_is_sent(
         await twin(twin.client("http://127.0.0.1:9"), method, *given, **{option: wrong})
 
 
-@pytest.mark.parametrize(
-    "options", [{"timeout_s": one} for one in ("5", 0, -1, True, None)] + [{"retry": 3}, {"retry": "x"}]
-)
+@each_row("options", [{"timeout_s": one} for one in ("5", 0, -1, True, None)] + [{"retry": 3}, {"retry": "x"}])
 def test_a_client_with_settings_of_another_type_is_refused(twin: Twin, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match=next(iter(options))):
         twin.kind("http://127.0.0.1:9", KEY, **options)

@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from deploy.cli.app import COMMANDS, build_cli
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "producers/client/README.md", "deploy/compose/README.md")
@@ -45,7 +46,7 @@ def find_faults(cli: Any, words: Sequence[str]) -> Iterator[str]:
             yield f"no option {name}"
 
 
-@pytest.mark.parametrize("page", pages())
+@each_row("page", pages())
 def test_commands_and_options_that_a_page_shows_are_there(page: str, cli: Any) -> None:
     faults = {}
     for line in SHOWN.findall((ROOT / page).read_text(encoding="utf-8")):

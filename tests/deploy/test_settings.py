@@ -286,7 +286,7 @@ RANGES = IDLE | {
 }
 
 
-@pytest.mark.parametrize("name, value", [(name, value) for name, values in RANGES.items() for value in values])
+@each_row("name, value", [(name, value) for name, values in RANGES.items() for value in values])
 def test_each_of_the_seeds_settings_is_held_to_its_range_at_start(tmp_path: Path, name: str, value: str) -> None:
     for part in reversed(name.split(".")):
         value = f"{{{part}: {value}}}"
@@ -344,7 +344,7 @@ def test_a_model_without_an_absolute_address_is_an_error_at_the_start(tmp_path: 
     assert problems({}, file)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text, key",
     [
         ("settings: {mcp: {memory: {search_limit: -1}}}", "api.mcp.memory.search_limit"),

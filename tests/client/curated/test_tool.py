@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_what_may_not_be_stored_is_refused_with_a_code_and_a_reason(tool: Memory
     assert answer["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         "",

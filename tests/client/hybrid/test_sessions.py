@@ -25,6 +25,7 @@ from tests.client.loopback import Loopback, closed_port
 from tests.client.twins import QUICK
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
+from tests.tables import each_row
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WRITER = """
@@ -170,7 +171,7 @@ async def test_the_tool_leaves_the_own_session_out_unless_it_is_named(sessions: 
     assert is_frame(await tool.call({"query": "bread", "session_id": "now"}, "now"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         "", "nope", "[]", {}, {"query": " "}, {"query": 5}, {"query": "x", "limit": 0}, {"query": "x", "limit": 21},

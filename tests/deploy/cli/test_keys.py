@@ -112,7 +112,7 @@ async def test_a_quota_is_set_shown_and_lifted(operated: Operated) -> None:
     assert len((await operated.answer("quota", "set"))["quotas"]) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "keys create --user",
@@ -127,7 +127,7 @@ async def test_a_quota_is_set_shown_and_lifted(operated: Operated) -> None:
         "generate --events 1 --bank",
     ],
 )
-@pytest.mark.parametrize("name", ["", "n" * 257])
+@each_row("name", ["", "n" * 257])
 async def test_a_name_that_no_door_takes_is_wrong_usage_and_nothing_is_done(
     operated: Operated, command: str, name: str
 ) -> None:

@@ -33,6 +33,7 @@ from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
 from store.settings import DatabaseSettings
 from tests.packages import program
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -89,7 +90,7 @@ def expressions() -> Iterator[tuple[str, str]]:
                 yield f"{page.stem}: {panel['title']}", target["expr"]
 
 
-@pytest.mark.parametrize("name, expression", list(expressions()))
+@each_row("name, expression", list(expressions()))
 def test_an_expression_is_over_samples_and_labels_that_exist(
     name: str, expression: str, exposed: dict[str, set[str]]
 ) -> None:

@@ -39,18 +39,16 @@ def assert_refused(reply: httpx.Response, status: int, code: str, *, retryable: 
     return error
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body", [b"", b"{", b"nonsense", b"\xff\xfe", b'{"a": NaN}', b'{"a": Infinity}', b"[" * 100_000, b'{"a": "\x00"}']
 )
-@pytest.mark.parametrize("path", [TURNS, TURNS + ":batch", "/api/v1/recall", "/api/v1/recall/jobs", "/memories/add"])
+@each_row("path", [TURNS, TURNS + ":batch", "/api/v1/recall", "/api/v1/recall/jobs", "/memories/add"])
 async def test_what_is_not_json_is_malformed(ana: Tenant, path: str, body: bytes) -> None:
     assert_refused(await ana.http.post(path, content=body), 400, "BAD_REQUEST")
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"session_id": "\\ud800"}', b'{"session_id": 1e999}', b"7", b"null", b'"text"', b"[]"]
-)
-@pytest.mark.parametrize("path", [TURNS, TURNS + ":batch", "/api/v1/recall"])
+@each_row("body", [b'{"session_id": "\\ud800"}', b'{"session_id": 1e999}', b"7", b"null", b'"text"', b"[]"])
+@each_row("path", [TURNS, TURNS + ":batch", "/api/v1/recall"])
 async def test_what_is_json_but_no_turn_is_invalid(ana: Tenant, path: str, body: bytes) -> None:
     error = assert_refused(await ana.http.post(path, content=body), 422, "INVALID_ARGUMENT")
     assert error["details"]["problems"]
@@ -98,7 +96,7 @@ async def test_of_very_many_wrong_fields_the_number_is_told(ana: Tenant) -> None
     assert "5000 wrong fields" in problem["problem"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "authorization",
     [
         None,
@@ -112,7 +110,7 @@ async def test_of_very_many_wrong_fields_the_number_is_told(ana: Tenant) -> None
         "bearer at_x",
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     "method, path",
     [
         ("POST", TURNS),

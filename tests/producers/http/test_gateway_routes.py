@@ -16,6 +16,7 @@ from store.identity import host_id
 from store.ledger.stages import TURN_STAGES
 from store.text.redaction import Redaction
 from tests.producers.conftest import Tenant, World
+from tests.tables import each_row
 
 SAID = [
     {"sender_id": "ana", "role": "user", "timestamp": 1683554160000, "content": "We fly to Lisbon on Friday"},
@@ -176,7 +177,7 @@ async def test_recalled_text_is_not_remembered_again(world: World, user: Tenant)
     assert await count(world, user, "agent_memory_unit_t") == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"messages": []},

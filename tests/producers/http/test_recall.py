@@ -19,6 +19,7 @@ from store.ledger.stages import OWN
 from store.recall.recaller import ARMS
 from tests.producers.conftest import Tenant, World
 from tests.producers.words import WordEmbedder
+from tests.tables import each_row
 
 RECALL = "/api/v1/recall"
 JOBS = "/api/v1/recall/jobs"
@@ -161,7 +162,7 @@ async def test_a_read_that_cannot_show_a_position_waits_and_says_so(
     assert answer["freshness"]["waited_ms"] >= 60
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"query": ""},

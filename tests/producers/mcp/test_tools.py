@@ -33,6 +33,7 @@ from tests.patience import until
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestValkey
 from tests.serving import serve
+from tests.tables import each_row
 
 MARK = "zq93quartz"
 REFUSED = r'"\$ref"|"\$defs"|"format": "uuid"'
@@ -298,7 +299,7 @@ async def test_eight_clients_keep_the_same_turn_once_and_another_request_is_a_co
         assert (told["code"], told["retryable"]) == ("TURN_CONFLICT", False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tool, arguments",
     [
         ("memory_before_turn", {}),

@@ -66,8 +66,8 @@ async def test_a_person_s_words_stay_a_person_s(ana: Tenant, form: str, way: str
     assert (unit["role"], unit["text"]) == ("user", FERRY)
 
 
-@pytest.mark.parametrize("form", NOBODY)
-@pytest.mark.parametrize("way", ["turns", "after"])
+@each_row("form", NOBODY)
+@each_row("way", ["turns", "after"])
 async def test_words_of_nobody_known_are_refused(ana: Tenant, form: str, way: str) -> None:
     answer = await hand_in(ana, NOBODY[form], way)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")

@@ -15,6 +15,7 @@ from store.log.catalog import EVENTS, EventType
 from store.log.envelope import Origin, build_command
 from tests.store.conftest import rows
 from tests.store.log.samples import BEGINNINGS, sample, uuid_of
+from tests.tables import each_row
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BANK = uuid_of("bank")
@@ -76,7 +77,7 @@ async def test_an_aggregate_that_does_not_exist_has_version_0(database: Database
         assert await read_versions(connection, bank, [made["subject"], "other"]) == {made["subject"]: 1, "other": 0}
 
 
-@pytest.mark.parametrize("kind", [k for k in EventType if k not in BEGINNINGS])
+@each_row("kind", [k for k in EventType if k not in BEGINNINGS])
 async def test_an_event_whose_predecessor_is_missing_is_refused(
     database: Database, bank: UUID, kind: EventType
 ) -> None:

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 from deploy.cli import bench as command
 from deploy.cli.app import build_cli
 from deploy.lab.bench.measures import BenchOutcome, Machine
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize("name", command.BENCHES)
-@pytest.mark.parametrize("flags", [[], ["--full"]], ids=["usual", "full"])
+@each_row("name", command.BENCHES)
+@each_row("flags", [[], ["--full"]], ids=["usual", "full"])
 def test_every_bench_has_its_sizes(monkeypatch: pytest.MonkeyPatch, name: str, flags: list[str]) -> None:
     ran = []
 
