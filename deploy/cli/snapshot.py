@@ -1,11 +1,13 @@
 """`afterturn snapshot`: export a tenant's memory to a file, and import it into another deployment."""
 
+import hashlib
 import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,10 +24,10 @@ from deploy.cli.snapshot_files import (
     UnfinishedFile,
     check_name,
     check_snapshot,
+    is_snapshot,
     iterate_batches,
     iterate_events,
     open_snapshot,
-    read_document,
     read_first_line,
     read_rules,
 )
@@ -36,9 +38,11 @@ from producers.cutover.errors import CutoverError
 from producers.cutover.lines import write_line
 from producers.service.snapshots import BATCH, MOST_NAMES
 from store import identity
+from store.backfill.conversion import NO_TIME
 from store.errors import StoreError
 from store.snapshot.heading import describe_converted
-from store.snapshot.portal_form import Conversion, from_portal, newest_time, to_portal
+from store.snapshot.portal_document import iterate_document
+from store.snapshot.portal_form import Conversion, from_portal, to_portal
 from store.tenancy.hosts import require_tenant_name
 from store.text.redaction import Redaction
 
@@ -190,20 +194,13 @@ def convert_command(
     """
     done = Conversion()
     with _exit_on_unusable_file(), _named_file(file) as named, _named_output(out, as_json=as_json) as written:
-        with open_snapshot(named) as lines:
-            document = read_document(lines)
         unfinished = UnfinishedFile(written)
         unfinished.discard()
         try:
-            if document is None:
+            if is_snapshot(named):
                 _convert_snapshot(named, unfinished, done)
             else:
-                host_id = identity.host_id(require_tenant_name(host))
-                events = from_portal(document[0], host_id, redaction, done)
-                first_line = describe_converted(host_id, host, document[1], newest_time(events))
-                with unfinished.open() as into:
-                    for line in (first_line, *events, {"end": len(events)}):
-                        write_line(into, line)
+                _convert_document(named, written, host, redaction, done)
         except StoreError as error:
             raise exit_with(str(error), 2) from None
         unfinished.finish()
@@ -279,6 +276,24 @@ def _convert_snapshot(file: Path, out: UnfinishedFile, done: Conversion) -> None
             into.write(before + json.dumps(event).encode())
             before = b",\n"
         into.write(b"[]\n" if before == b"[\n" else b"\n]\n")
+
+
+def _convert_document(file: Path, out: Path, host: str, redaction: Redaction, done: Conversion) -> None:
+    """Write the events of light-portal's export as a snapshot; a folder beside it holds them until it is whole."""
+    host_id = identity.host_id(require_tenant_name(host))
+    with open_snapshot(file) as lines:
+        digest = hashlib.file_digest(lines, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed: no BinaryIO
+    with tempfile.TemporaryDirectory(prefix=".afterturn-", dir=out.parent) as named, open_snapshot(file) as lines:
+        folder, newest = Path(named), NO_TIME
+        with (folder / "events").open("w+b") as events:
+            for event in from_portal(iterate_document(lines), host_id, redaction, done, folder):
+                write_line(events, event)
+                newest = max(newest, datetime.fromisoformat(event["time"]))
+            events.seek(0)
+            with UnfinishedFile(out).open() as into:
+                write_line(into, describe_converted(host_id, host, digest, newest))
+                shutil.copyfileobj(events, into)
+                write_line(into, {"end": done.counts["events"]})
 
 
 class _Import:

@@ -113,20 +113,14 @@ def check_snapshot(lines: Iterable[bytes], names: set[str]) -> int:
     return check_lines(lines, FORMAT, look, "events")
 
 
-def read_document(lines: BinaryIO) -> tuple[Any, bytes] | None:
-    """Return the JSON document of a file of another form, and its bytes; None for a snapshot. Raises UnusableFile."""
-    content = lines.readline(LONGEST_LINE)
-    try:
-        told = json.loads(content)
-    except (ValueError, RecursionError):
-        told = None
-    if isinstance(told, dict) and "format" in told:
-        return None
-    content += lines.read()
-    try:
-        return json.loads(content), content
-    except (ValueError, RecursionError):
-        raise UnusableFile("the file is no snapshot, and no JSON document either") from None
+def is_snapshot(file: Path) -> bool:
+    """Return whether the first line of a file is that of a snapshot, of any version. Raises UnusableFile."""
+    with open_snapshot(file) as lines:
+        try:
+            told = json.loads(lines.readline(LONGEST_LINE))
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(told, dict) and "format" in told
 
 
 def iterate_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

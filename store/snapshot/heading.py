@@ -1,6 +1,5 @@
 """The first line of a snapshot: its form and version, whose it is, what it holds, and which key made its digests."""
 
-import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -90,12 +89,12 @@ def read_heading(line: Any) -> Heading:
         raise SnapshotRefused("the first line of this snapshot is incomplete: export again") from None
 
 
-def describe_converted(host: UUID, tenant: str, content: bytes, made_at: datetime) -> dict[str, Any]:
-    """Return the first line of a snapshot that is converted from `content`: of the same content, the same line."""
+def describe_converted(host: UUID, tenant: str, digest: str, made_at: datetime) -> dict[str, Any]:
+    """Return the first line of a snapshot that is converted from what has this SHA-256: the same of the same."""
     return {
         "format": FORMAT,
         "version": VERSION,
-        "snapshot_id": str(uuid5(host, hashlib.sha256(content).hexdigest())),
+        "snapshot_id": str(uuid5(host, digest)),
         "tenant": tenant,
         "host": str(host),
         "parts": sorted(Part),

@@ -1,25 +1,28 @@
-"""The form in which light-portal exports and imports memory: to ours, and from it. Pure; twice gives the same bytes.
+"""The form in which light-portal exports and imports memory: to ours, and from it. Twice gives the same bytes.
 
 Theirs is one JSON document: an array of CloudEvents, as its importer reads, or the rows of its tables, as its exporter
 writes (`{"sourceHostId": ..., "tables": {name: {"rows": [...]}}}`, columns in camelCase). Ours is the log's events.
 """
 
+import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from afterturn_client.moments import parse_zoned
 
-from store.backfill.conversion import BANK, NO_TIME, TABLES, BankPlace, Row, SourceTable, convert_row, place_bank
+from store.backfill.conversion import BANK, TABLES, BankPlace, Row, SourceTable, convert_row, place_bank
 from store.errors import InvalidEvent, SnapshotRefused
 from store.identity import digest_name
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType
-from store.snapshot.events import ReadEvent, UnreadableEvent, build_cloud_event, read_event
+from store.snapshot.events import UnreadableEvent, build_cloud_event, read_event
 from store.snapshot.policy import Fate, find_policy
+from store.snapshot.portal_document import PortalItem
+from store.snapshot.portal_rows import PortalRows, open_rows
 from store.text.redaction import Redaction
 
 #: Characters of a bank's name in the platform's table.
@@ -128,31 +131,81 @@ def _tell_message(message: Mapping[str, Any], texts: Mapping[str, Any]) -> dict[
 # Theirs to ours ----------------------------------------------------------------------------------------------------
 
 
-def from_portal(document: Any, host: UUID, redaction: Redaction, done: Conversion) -> list[dict[str, Any]]:
-    """Return the platform's export as events of the tenant `host`, parents first; count what is left out.
+def from_portal(
+    items: Iterable[PortalItem], host: UUID, redaction: Redaction, done: Conversion, folder: Path
+) -> Iterator[dict[str, Any]]:
+    """Yield the platform's export as events of the tenant `host`, parents first; count what is left out.
 
-    Raises SnapshotRefused for a document of another form.
+    Rows wait for their order in a file of `folder`, which the caller removes: memory does not grow with them. Raises
+    SnapshotRefused for a document of another form.
     """
-    tables = _fold_events(document, done) if isinstance(document, list) else _read_tables(document, done)
-    events, places = list[dict[str, Any]](), dict[UUID, BankPlace]()
-    taken = {source.name: set[tuple[Any, ...]]() for source in TABLES}
-    for source in TABLES:
-        for nth, row in enumerate(tables.get(source.name, ()), 1):
-            event = _convert_one(source, row, f"{source.name} row {nth}", (places, taken, host, redaction), done)
-            if event is not None:
-                events.append(event)
-                taken[source.name].add(source.key(_parse_row(source, row)))
-    done.counts["events"] += len(events)
-    return [build_cloud_event(event, host, nth) for nth, event in enumerate(events, 1)]
+    with open_rows(folder) as rows:
+        for nth, item in enumerate(items, 1):
+            _add_item(rows, item, nth, done)
+        for source in TABLES:
+            for nth, told in enumerate(rows.iterate(source.name), 1):
+                event = _convert_one(source, _fold(told), f"{source.name} row {nth}", (rows, host, redaction), done)
+                if event is not None:
+                    done.counts["events"] += 1
+                    yield build_cloud_event(event, host, done.counts["events"])
 
 
-_State = tuple[dict[UUID, BankPlace], Mapping[str, set[tuple[Any, ...]]], UUID, Redaction]
+def _add_item(rows: PortalRows, item: PortalItem, nth: int, done: Conversion) -> None:
+    if item.table is None:
+        _add_event(rows, item.told, nth, done)
+    elif item.table in _KEYS:
+        if item.told is not None:
+            key = json.dumps([str(item.told.get(_camel(one))) for one in _KEYS[item.table]])
+            rows.add(item.table, key, nth, {"row": item.told})
+    elif _is_left_out(item.table):
+        done.counts["leftOut"] += item.told is not None
+    else:
+        raise SnapshotRefused(f"this export has a table {item.table!r}, which no policy names")
+
+
+def _add_event(rows: PortalRows, line: Any, nth: int, done: Conversion) -> None:
+    try:
+        host = UUID(str(line["host"])) if isinstance(line, Mapping) else UUID(int=0)
+        event = read_event(line, host)
+    except (KeyError, ValueError, UnreadableEvent) as error:
+        done.refuse(f"event {nth}", str(error) if isinstance(error, UnreadableEvent) else "host: must be a UUID")
+        return
+    table = AGGREGATES[EVENTS[EventType(event.offer["type"])].aggregate].table
+    rows.add(table, event.subject, event.version, event.offer)
+
+
+def _fold(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the row that was told of last, or the one that events of these versions make."""
+    row = dict[str, Any]()
+    for one in told:
+        row = one["row"] if "row" in one else _apply_event(row, one)
+    return row
+
+
+def _apply_event(before: Mapping[str, Any], offer: Mapping[str, Any]) -> dict[str, Any]:
+    spec = EVENTS[EventType(offer["type"])]
+    data: dict[str, Any] = dict(offer["data"])
+    if offer["type"] == EventType.SESSION_APPENDED:
+        data["messages"] = [*before.get("messages", ()), *data.get("messages", ())]
+    ended = spec.ends or data.get("erased") is True
+    # An Updated event carries the whole state; those of a history carry what is new.
+    kept = {**before, **data} if ended or spec.aggregate is Aggregate.SESSION else data
+    return {
+        **kept,
+        "bankId": offer["bank"],
+        "aggregateVersion": offer["version"],
+        "active": not ended,
+        "updateTs": offer["ts"],
+    }
+
+
+_State = tuple[PortalRows, UUID, Redaction]
 
 
 def _convert_one(
     source: SourceTable, told: Mapping[str, Any], what: str, state: _State, done: Conversion
 ) -> dict[str, Any] | None:
-    places, taken, host, redaction = state
+    rows, host, redaction = state
     try:
         row = _parse_row(source, told)
     except (KeyError, TypeError, ValueError):
@@ -161,19 +214,29 @@ def _convert_one(
     if row["active"] is False:
         done.counts["inactive"] += 1
         return None
-    if source.name == BANK:
-        places[row["bank_id"]] = place_bank(host, row)
-    of = [(BANK, (row["bank_id"],)), *((t, (row["bank_id"], row[c])) for c, t in source.parents.items() if row[c])]
-    if source.name != BANK and not all(key in taken[table] for table, key in of):
+    place = place_bank(host, row) if source.name == BANK else _find_place(rows, host, source, row)
+    if place is None:
         done.counts["orphaned"] += 1
         return None
     try:
-        return convert_row(source, row, places[row["bank_id"]], redaction)
+        event = convert_row(source, row, place, redaction)
     except InvalidEvent as error:
         done.refuse(what, str(error))
+        return None
     except (KeyError, TypeError, ValueError, AttributeError):
         done.refuse(what, "a column is missing, or of another kind")
-    return None
+        return None
+    rows.take(source.name, source.key(row), (place.name, place.user, place.agent) if source.name == BANK else None)
+    return event
+
+
+def _find_place(rows: PortalRows, host: UUID, source: SourceTable, row: Row) -> BankPlace | None:
+    """Return where the bank of a row stands here; None where the bank, or another parent, was not taken."""
+    bank = rows.find_taken(BANK, (row["bank_id"],))
+    parents = ((table, (row["bank_id"], row[column])) for column, table in source.parents.items() if row[column])
+    if bank is None or any(rows.find_taken(table, key) is None for table, key in parents):
+        return None
+    return BankPlace(host, *bank[0])
 
 
 _TIMES = frozenset({"event_date", "occurred_start", "occurred_end", "mentioned_at", "update_ts"})
@@ -201,25 +264,6 @@ def _camel(name: str) -> str:
     return first + "".join(one.capitalize() for one in rest)
 
 
-def _read_tables(document: Any, done: Conversion) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    tables = document.get("tables") if isinstance(document, Mapping) else None
-    if not isinstance(tables, Mapping):
-        raise SnapshotRefused("this is no export of the platform: it has no `tables`, and is no array of events")
-    known = {source.name for source in TABLES}
-    found = dict[str, Sequence[Mapping[str, Any]]]()
-    for name, table in tables.items():
-        rows = table.get("rows") if isinstance(table, Mapping) else None
-        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            raise SnapshotRefused(f"the table {name!r} of this export has no list `rows` of objects")
-        if name in known:
-            found[name] = sorted(rows, key=lambda row: [str(row.get(_camel(key))) for key in _KEYS[name]])
-        elif _is_left_out(str(name)):
-            done.counts["leftOut"] += len(rows)
-        else:
-            raise SnapshotRefused(f"this export has a table {name!r}, which no policy names")
-    return found
-
-
 _KEYS: Mapping[str, Sequence[str]] = {source.name: source.keys for source in TABLES}
 
 
@@ -228,37 +272,3 @@ def _is_left_out(name: str) -> bool:
         return find_policy(name).fate is not Fate.EVENTS
     except KeyError:
         return False
-
-
-def _fold_events(events: Sequence[Any], done: Conversion) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the rows that the platform's events make: the last version of each, in the order of their keys."""
-    rows: dict[str, dict[str, dict[str, Any]]] = {source.name: {} for source in TABLES}
-    read = list[ReadEvent]()
-    for nth, line in enumerate(events, 1):
-        try:
-            host = UUID(str(line["host"])) if isinstance(line, Mapping) else UUID(int=0)
-            read.append(read_event(line, host))
-        except (KeyError, ValueError, UnreadableEvent) as error:
-            done.refuse(f"event {nth}", str(error) if isinstance(error, UnreadableEvent) else "host: must be a UUID")
-    for event in sorted(read, key=lambda one: one.version):
-        _apply_event(rows, event)
-    return {name: [one for _, one in sorted(of.items())] for name, of in rows.items()}
-
-
-def _apply_event(rows: Mapping[str, dict[str, dict[str, Any]]], event: ReadEvent) -> None:
-    spec = EVENTS[EventType(event.offer["type"])]
-    of = rows[AGGREGATES[spec.aggregate].table]
-    before = of.get(event.subject, {})
-    data: dict[str, Any] = dict(event.data)
-    if event.offer["type"] == EventType.SESSION_APPENDED:
-        data["messages"] = [*before.get("messages", ()), *data.get("messages", ())]
-    ended = spec.ends or event.erased
-    # An Updated event carries the whole state; those of a history carry what is new.
-    kept = before | data if ended or spec.aggregate is Aggregate.SESSION else data
-    told = {"bankId": str(event.bank), "aggregateVersion": event.version, "active": not ended}
-    of[event.subject] = {**kept, **told, "updateTs": event.at.isoformat()}
-
-
-def newest_time(events: Iterable[Mapping[str, Any]]) -> datetime:
-    """Return the time of the newest event, by which a converted file says when it was made."""
-    return max((datetime.fromisoformat(one["time"]) for one in events), default=NO_TIME)

@@ -1,7 +1,11 @@
 """light-portal's form of an export: what becomes of each table and field, and back."""
 
+import io
 import json
 import re
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,7 +16,9 @@ from pydantic import BaseModel
 from store import identity
 from store.errors import SnapshotRefused
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType, aggregate_id
+from store.snapshot import portal_document
 from store.snapshot.events import read_event
+from store.snapshot.portal_document import CHUNK, iterate_document
 from store.snapshot.portal_form import KEPT, MOST_WAITING, Conversion, from_portal, to_portal
 from store.text.redaction import Redaction
 from tests.tables import each_row
@@ -51,8 +57,9 @@ def rows(**more: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def convert(document: Any, redaction: Redaction = Redaction.KEYS) -> tuple[list[dict[str, Any]], Conversion]:
-    done = Conversion()
-    return from_portal(document, HOST, redaction, done), done
+    done, items = Conversion(), iterate_document(io.BytesIO(json.dumps(document, indent=1).encode()))
+    with tempfile.TemporaryDirectory() as folder:
+        return [*from_portal(items, HOST, redaction, done, Path(folder))], done
 
 
 def test_rows_become_events_of_this_tenant_parents_first_with_their_versions() -> None:
@@ -108,6 +115,67 @@ def test_another_document_is_refused(document: Any, why: str) -> None:
         convert(document)
 
 
+@each_row("raw", ["", "[1", "[1,]", "[1] 2", '{"tables": {"agent_memory_bank_t": {"rows": [{}', "\xff", "{1: 2}"])
+def test_what_is_no_json_is_refused(raw: str) -> None:
+    with pytest.raises(SnapshotRefused, match="no JSON document"):
+        [*iterate_document(io.BytesIO(raw.encode("latin-1")))]
+
+
+@each_row("chunk", [1, 2, 7])
+def test_a_document_is_the_same_however_it_is_read(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    document = {"made": [1.5e3, -12, None, True, "ä\U0001f600"], **rows(), "after": {}}
+    wanted = [(one.table, one.told) for one in iterate_document(io.BytesIO(json.dumps(document).encode()))]
+    monkeypatch.setattr(portal_document, "CHUNK", chunk)
+    for raw in (
+        json.dumps(document),
+        json.dumps(document, indent=2, ensure_ascii=False),
+        f"\ufeff{json.dumps(document)}",
+    ):
+        assert [(one.table, one.told) for one in iterate_document(io.BytesIO(raw.encode()))] == wanted
+    assert [one.told for one in iterate_document(io.BytesIO(b" [12, 3.25 ,\n{}]\n"))] == [12, 3.25, {}]
+
+
+class EndlessExport(io.RawIOBase):
+    """An export of so many units, made while it is read; `largest` is the most that was asked for at once."""
+
+    def __init__(self, units: int) -> None:
+        self._left, self._parts, self.largest = b"", self._make(units), 0
+
+    def _make(self, units: int) -> Iterator[bytes]:
+        of = {"hostId": str(THEIRS), "updateTs": AT, "active": True, "bankId": str(BANK)}
+        yield json.dumps({"tables": {"agent_memory_bank_t": {"rows": [{**of, "bankName": "notes"}]}}})[:-2].encode()
+        yield b', "agent_memory_unit_t": {"rows": ['
+        for n in range(units):
+            told = {**of, "unitId": str(UUID(int=n + 9)), "content": f"{n} {'x' * 500}", "factType": "world"}
+            yield (b"," if n else b"") + json.dumps({**told, "eventDate": AT}).encode()
+        yield b"]}}}"
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        self.largest = max(self.largest, size if size >= 0 else 1 << 60)
+        while len(self._left) < size and (more := next(self._parts, b"")):
+            self._left += more
+        told, self._left = self._left[:size], self._left[size:]
+        return told
+
+
+def test_memory_stays_flat_however_many_rows_an_export_has(tmp_path: Path) -> None:
+    peaks = list[int]()
+    for units in (500, 5_000):
+        (folder := tmp_path / str(units)).mkdir()
+        export, done = EndlessExport(units), Conversion()
+        items = iterate_document(export)  # type: ignore[arg-type]  # a raw file
+        tracemalloc.start()
+        count = sum(1 for _ in from_portal(items, HOST, Redaction.OFF, done, folder))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert (count, done.counts["refused"], export.largest) == (units + 1, 0, CHUNK)
+    # All of the larger export is 3 MB of text, and ten times as much in Python's objects.
+    assert peaks[1] - peaks[0] < 1_000_000, peaks
+
+
 def test_an_empty_export_is_an_empty_snapshot() -> None:
     assert convert({"tables": {}})[0] == convert([])[0] == []
 
@@ -130,6 +198,16 @@ def event(kind: EventType, version: int = 1, **data: Any) -> dict[str, Any]:
         "data": {"hostId": str(HOST), "bankId": str(BANK), **data},
         "laidDown": "an extension",
     }
+
+
+def test_an_events_version_is_read_in_each_spelling_and_its_subject_and_kind_are_derived() -> None:
+    told = event(EventType.BANK_UPDATED, 7, bankName="notes")
+    for name in ("aggregateversion", "subject", "aggregatetype"):
+        told.pop(name)
+    for spelt, version in (({"aggregateversion": "7"}, 7), ({"aggregateVersion": 7}, 7), ({}, 1)):
+        read = read_event({**told, **spelt}, HOST)
+        assert (read.version, read.subject, read.offer["aggregate"]) == (version, f"{HOST}|{BANK}", "AgentMemoryBank")
+        assert read.offer["metadata"] == {"laidDown": "an extension"}
 
 
 def messages(*units: UUID) -> list[dict[str, Any]]:
