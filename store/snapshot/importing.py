@@ -21,7 +21,7 @@ from store.derived.completion import complete_bank
 from store.erasure import Erasures, ErasureTarget
 from store.errors import NotFound, SnapshotRefused, StoreError
 from store.snapshot import rows
-from store.snapshot.mapped_ids import MappedIds
+from store.snapshot.mapped_ids import MappedIds, forget_dry_run, lock_mapping
 from store.snapshot.pieces import BatchTaker, Problem, Taken
 from store.snapshot.policy import Part
 from store.snapshot.replacements import Replacements
@@ -109,31 +109,33 @@ class Imports:
 
     async def begin(self, host: UUID, asked: ImportRequest) -> SnapshotRow:
         """Begin an import, and return its row; an unfinished one of the same snapshot and rules goes on."""
-        row = await self._begin_row(host, asked)
-        if asked.rules is not None:
-            await MappedIds(self._database, row, asked.rules).learn_people(asked.names)
+        row = SnapshotRow(
+            host,
+            uuid4(),
+            rows.IMPORT,
+            asked.parts,
+            asked.made_by,
+            self._clock(),
+            masked=asked.masked,
+            dry_run=asked.dry_run,
+            source=asked.source,
+            source_host=asked.source_host,
+            mapping=None if asked.rules is None else asked.rules.identify(asked.source_host),
+            keeps_digests=asked.keeps_digests,
+        )
+        async with self._database.tenant(host) as connection:
+            if row.mapping is not None:
+                await lock_mapping(connection, row.mapping)
+            row = await self._find_or_insert(connection, row)
+            if asked.rules is not None:
+                await MappedIds(self._database, row, asked.rules).learn_people(connection, asked.names)
         return row
 
-    async def _begin_row(self, host: UUID, asked: ImportRequest) -> SnapshotRow:
-        async with self._database.tenant(host) as connection:
-            row = SnapshotRow(
-                host,
-                uuid4(),
-                rows.IMPORT,
-                asked.parts,
-                asked.made_by,
-                self._clock(),
-                masked=asked.masked,
-                dry_run=asked.dry_run,
-                source=asked.source,
-                source_host=asked.source_host,
-                mapping=None if asked.rules is None else asked.rules.identify(asked.source_host),
-                keeps_digests=asked.keeps_digests,
-                head=int((await connection.execute(HEAD, {"host": host})).scalar_one()),
-            )
-            if begun := await rows.find_unfinished(connection, row):
-                return begun
-            await rows.insert_row(connection, row)
+    async def _find_or_insert(self, connection: AsyncConnection, row: SnapshotRow) -> SnapshotRow:
+        if begun := await rows.find_unfinished(connection, row):
+            return begun
+        row.head = int((await connection.execute(HEAD, {"host": row.host})).scalar_one())
+        await rows.insert_row(connection, row)
         return row
 
     async def take(
@@ -196,6 +198,8 @@ class Imports:
             if done:
                 row.status = rows.DONE
             await rows.save_row(connection, row, self._clock())
+            if done:
+                await forget_dry_run(connection, row, self._clock())
         return row
 
     async def _save(self, row: SnapshotRow, taken: Taken) -> SnapshotRow:

@@ -1,31 +1,44 @@
 """The ids that an import gave to what another tenant, or another name, had: `imported_id_t`.
 
-A later import of the same tenant under the same rules goes on with them, and so does an erasure that it brings.
+A later import of the same tenant under the same rules goes on with them, and so does an erasure that it brings. So they
+stay as long as the tenant, also those of what was erased: an id that follows from a mark of a masked snapshot follows
+from no later snapshot, and without it what was erased would come back under another. Those of dry runs alone go.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import any_, bindparam, select, text
+from sqlalchemy import and_, any_, bindparam, delete, exists, or_, select, text
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Uuid
 
 from store.database import Database
+from store.log.locks import hold_lock
 from store.off_loop import run_off_loop
-from store.schema import IMPORTED_ID
+from store.schema import IMPORTED_ID, SNAPSHOT
 from store.snapshot.events import ReadEvent
 from store.snapshot.replacements import Replaced, Replacements
 from store.snapshot.rewriting import MESSAGES, PEOPLE, THINGS, UNITS, Learned, Rewriting, StatedFact
-from store.snapshot.rows import SnapshotRow
+from store.snapshot.rows import DONE, SnapshotRow
 
-_ID = IMPORTED_ID.c
+#: How long a dry run that was interrupted finds the ids that it was given.
+DRY_RUN_GOES_ON = timedelta(days=1)
+_ID, _RUN = IMPORTED_ID.c, SNAPSHOT.c
 _OF = (_ID.host_id == bindparam("host"), _ID.mapping_id == bindparam("mapping"))
 _IDS = any_(bindparam("ids", type_=ARRAY(Uuid)))
 KNOWN = select(_ID.old_id, _ID.new_id).where(*_OF, _ID.old_id == _IDS)
 TAKEN = select(_ID.old_id, _ID.new_id).where(*_OF, _ID.new_id == _IDS)
 SAVE = insert(IMPORTED_ID).on_conflict_do_nothing()
+LOCK = select(hold_lock("mapping", "mapping"))
+_IS_USED = exists().where(
+    _RUN.host_id == bindparam("host"),
+    _RUN.mapping_id == bindparam("mapping"),
+    or_(~_RUN.dry_run, and_(_RUN.status != DONE, _RUN.updated_at > bindparam("since"))),
+)
+FORGET = delete(IMPORTED_ID).where(*_OF, ~_IS_USED)
 FOLD = text("""
     select afterturn.folded(o.subject) as subject, afterturn.folded(o.key) as key
       from unnest(cast(:subjects as text[]), cast(:keys as text[])) with ordinality as o(subject, key, nth)
@@ -41,13 +54,12 @@ class MappedIds:
         self._host, self._source, self._mapping = row.host, row.source_host or row.host, row.mapping
         self._rules = rules
 
-    async def learn_people(self, names: Iterable[str]) -> None:
+    async def learn_people(self, connection: AsyncConnection, names: Iterable[str]) -> None:
         """Keep the ids of users and agents of these names, and of those that the rules name."""
         named = (one for of in (Replaced.USER, Replaced.AGENT) for one in self._rules.list_named(of))
         rewriting = Rewriting(self._source, self._host, self._rules, {})
         rewriting.learn_people([*names, *named])
-        async with self._database.tenant(self._host) as connection:
-            await self._save(connection, rewriting.learned)
+        await self._save(connection, rewriting.learned)
 
     async def prepare(self, events: Sequence[ReadEvent]) -> Rewriting:
         """Return what rewrites these events of the source; what they name is kept for those that follow."""
@@ -73,6 +85,19 @@ class MappedIds:
         ids = {old: new for old, new in learned.things.items() if old not in clashes} | learned.people
         if ids:
             await connection.execute(SAVE, [{**place, "old_id": old, "new_id": new} for old, new in ids.items()])
+
+
+async def lock_mapping(connection: AsyncConnection, mapping: UUID) -> None:
+    """Lock a mapping against a dry run of it that ends."""
+    await connection.execute(LOCK, {"mapping": mapping})
+
+
+async def forget_dry_run(connection: AsyncConnection, row: SnapshotRow, now: datetime) -> None:
+    """Delete the ids that dry runs alone were given, once none of them goes on; `row`: one that is done."""
+    if row.dry_run and row.mapping is not None:
+        await lock_mapping(connection, row.mapping)
+        place = {"host": row.host, "mapping": row.mapping}
+        await connection.execute(FORGET, {**place, "since": now - DRY_RUN_GOES_ON})
 
 
 def list_ids(events: Iterable[ReadEvent]) -> set[UUID]:

@@ -15,7 +15,7 @@ from store.memory.turns import Appended, NewTurn
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.snapshot.importing import ImportRequest, Imports
+from store.snapshot.importing import MOST_TOLD, ImportRequest, Imports
 from store.snapshot.pieces import CLASHES
 from store.snapshot.policy import Part
 from store.snapshot.replacements import Replacements, parse_replacements
@@ -241,6 +241,7 @@ async def test_an_import_goes_on_under_its_own_rules_alone_and_a_dry_run_writes_
     dry = await take(elsewhere, await export(world), host=OTHER, rules=AS_THEY_ARE, dry_run=True)
     assert dry.counts["validated"] == dry.counts["total"] == len(lines)
     assert await count_rows(elsewhere, "event_store_t", OTHER) == 0
+    assert await count_rows(elsewhere, "imported_id_t", OTHER) == 0, "ids of a dry run serve nothing later"
     rules = parse_replacements([{"field": "bankName", "from": "default", "to": "moved"}])
     asked = ImportRequest(EVERYTHING, "test", uuid4(), HOST, rules=rules)
     imports = Imports(elsewhere.database, now)
@@ -256,6 +257,53 @@ async def test_an_import_goes_on_under_its_own_rules_alone_and_a_dry_run_writes_
     while row.status != "done":
         row = await later.finish(OTHER, row.snapshot_id, len(lines))
     assert row.counts["imported"] == len(lines)
+    assert await verified(elsewhere) == []
+
+
+@pytest.mark.law("L11")
+async def test_ids_that_were_given_stay_so_that_what_was_erased_does_not_come_back_under_others(
+    world: World, elsewhere: World
+) -> None:
+    """A bank of a masked snapshot is named by a mark, which is another one in the next snapshot."""
+    await live(world, HOST)
+    await begin_tenant(elsewhere)
+    await take(elsewhere, await export(world, masked=True), host=OTHER, rules=AS_THEY_ARE)
+    erasures = Erasures(elsewhere.database, now)
+    for bank in await elsewhere.sql("select bank_name from afterturn.agent_memory_bank_t"):
+        target = ErasureTarget(Kind.BANK, bank.bank_name, bank.bank_name)
+        await erasures.run(OTHER, await erasures.request(OTHER, target))
+    later = await export(world, masked=True)
+    dry = await take(elsewhere, later, host=OTHER, rules=AS_THEY_ARE, dry_run=True)
+    assert (dry.counts["validated"], dry.counts["skippedErased"]) == (0, len(later))
+    row = await take(elsewhere, later, host=OTHER, rules=AS_THEY_ARE)
+    assert (row.counts["imported"], row.counts["skippedErased"]) == (0, len(later))
+    assert await elsewhere.sql("select from afterturn.agent_memory_unit_t where active or content <> ''") == []
+    await elsewhere.sql("delete from afterturn.imported_id_t")
+    assert (await take(elsewhere, later, host=OTHER, rules=AS_THEY_ARE)).counts["imported"] > 0, "why they stay"
+
+
+async def test_every_parked_event_of_a_batch_is_told_and_the_first_hundred_that_failed(
+    world: World, elsewhere: World
+) -> None:
+    for n in range(2):
+        messages = [message for _ in range(30) for message in dialogue("I like figs.", "Noted.")]
+        await world.turns.append(HOST, [NewTurn("default", "s", f"t{n}", messages)])
+    events = [orjson.loads(one) for one in await export(world)]
+    orphans = [one for one in events if one["type"] != "AgentMemoryBankCreatedEvent"]
+    broken = [{**one, "time": "yesterday"} for one in orphans]
+    assert len(orphans) > 110
+    imports = Imports(elsewhere.database, now)
+    row = await imports.begin(HOST, ImportRequest(EVERYTHING, "test", uuid4(), HOST))
+    taken = await imports.take(HOST, row.snapshot_id, 0, [*broken, *orphans])
+    told = {kind: [one.event for one in taken.problems if one.counter == kind] for kind in ("failed", "parked")}
+    assert told["failed"] == list(range(1, MOST_TOLD + 1))
+    assert told["parked"] == list(range(len(broken) + 1, len(broken) + len(orphans) + 1))
+    counted = {kind: taken.row.counts[kind] for kind in told}
+    assert counted == {"failed": len(broken), "parked": len(orphans)}
+    # What was parked is sent again behind its bank, and is whole then.
+    again = [one for one in events if one not in orphans] + [orphans[nth - len(broken) - 1] for nth in told["parked"]]
+    later = await take(elsewhere, [orjson.dumps(one).decode() for one in again], 500)
+    assert later.counts["imported"] == len(events)
     assert await verified(elsewhere) == []
 
 
