@@ -74,9 +74,9 @@ async def test_an_agent_retains_a_unit_and_recalls_it_at_once(world: World, *, p
     await replays_equal(world, agent)
 
 
-async def test_a_new_unit_takes_one_transaction_more_than_a_single_memory(world: World, ana: Tenant) -> None:
-    """It looks up which bank the id names; whether the unit is there already, the log itself says."""
-    await do(ana, "createAgentMemoryBank")
+async def test_a_new_unit_takes_no_transaction_more_than_a_single_memory(world: World, ana: Tenant) -> None:
+    """Which bank the log's id names is looked up once; whether the unit is there already, the log itself says."""
+    of_log = (await do(ana, "createAgentMemoryBank"))["bankId"]
     begun = list[object]()
     engine = world.database._app.sync_engine
     note = begun.append
@@ -95,9 +95,10 @@ async def test_a_new_unit_takes_one_transaction_more_than_a_single_memory(world:
         alone = await count(lambda n: ana.http.post("/api/v1/memories", json={**memory, "id": f"m{n}"}))
         keyed = await count(lambda n: do(ana, "retainAgentMemoryUnit", f"key {n}", content=f"The viola {n}"))
         plain = await count(lambda n: do(ana, "retainAgentMemoryUnit", content=f"The harp {n}"))
+        by_id = await count(lambda n: do(ana, "retainAgentMemoryUnit", bankId=of_log, content=f"The lute {n}"))
     finally:
         event.remove(engine, "begin", note)
-    assert (keyed, plain) == (alone + 1, alone + 1)
+    assert (keyed, plain, by_id) == (alone, alone, alone)
 
 
 @pytest.mark.law("L2")
@@ -210,6 +211,47 @@ async def test_a_session_is_begun_appended_to_and_ended(world: World, ana: Tenan
     assert any("warm" in row[0] for row in logged)
     assert not any(token in row[0] for row in logged)
     await replays_equal(world, ana)
+
+
+async def test_a_retained_unit_opens_the_stages_of_a_single_memory_and_never_the_gateway(
+    world: World, ana: Tenant
+) -> None:
+    await do(ana, "createAgentMemoryBank")
+    retained = await do(ana, "retainAgentMemoryUnit", content="The violin is in the attic.")
+    memory = {"bank": BANK, "content": "The viola is in the barn."}
+    single = (await ana.http.post("/api/v1/memories", json=memory)).json()
+    rows = await world.sql(
+        "select u.unit_id, array_agg(l.stage order by l.stage) as stages from afterturn.agent_memory_unit_t u"
+        " join afterturn.ledger_t l on l.host_id = u.host_id and l.turn_id = u.turn_id and l.status = 'pending'"
+        " where u.host_id = :host group by u.unit_id",
+        host=identity.host_id(ana.host),
+    )
+    stages = {str(row.unit_id): row.stages for row in rows}
+    assert stages.keys() == {retained["unitId"], single["unit_id"]}
+    assert all(one == ["embedding", "extraction", "projection"] for one in stages.values())
+
+
+@pytest.mark.law("L7")
+@pytest.mark.parametrize("portal", [False, True])
+async def test_a_secret_in_a_text_is_stored_by_no_command_and_what_only_sounds_like_one_stays(
+    world: World, ana: Tenant, *, portal: bool
+) -> None:
+    await do(ana, "createAgentMemoryBank", portal=portal)
+    told = f"The key is {ana.token}."
+    await do(ana, "retainAgentMemoryUnit", portal=portal, content=told, context=f"about {ana.token}")
+    await do(ana, "createAgentMemoryDoc", portal=portal, originalText=told, title=told)
+    await do(ana, "createAgentMemoryDirective", portal=portal, name=told, content=told, priority=1)
+    await do(ana, "createAgentMemoryEntity", portal=portal, canonicalName=told)
+    await do(ana, "updateAgentMemoryBank", portal=portal, background=told)
+    plain, counters = "The user forgot the password of the wiki.", {"max_token": "512", "secret_santa": "Karl"}
+    unit = await do(ana, "retainAgentMemoryUnit", portal=portal, content=plain, metadata=counters)
+    host = identity.host_id(ana.host)
+    for table in ("event_store_t", "agent_memory_unit_t", "agent_memory_doc_t", "unit_word_t", "agent_memory_bank_t"):
+        rows = await world.sql(f"select cast(t as text) from afterturn.{table} t where host_id = :host", host=host)
+        assert rows, table
+        assert not any(ana.token in row[0] for row in rows), table
+    shown = (await ana.http.get(f"/api/v1/units/{unit['unitId']}?bank={BANK}")).json()
+    assert (shown["text"], shown["metadata"]) == (plain, counters)
 
 
 async def test_a_bank_is_changed_and_ended_when_it_is_empty(world: World, ana: Tenant) -> None:
