@@ -12,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from afterturn_client import (
+    AfterturnError,
     ApiError,
     InvalidAnswerError,
     InvalidRequestError,
@@ -33,6 +34,7 @@ from tests.client.twins import KEY, QUICK, TEXT
 from tests.producers.conftest import Tenant, World, world
 from tests.seed_tables import platform_database
 from tests.servers import TestPostgres
+from tests.tables import each_row
 
 __all__ = ["world"]
 
@@ -147,6 +149,17 @@ async def test_a_history_keeps_its_order_and_its_newest_forty_messages(opened: O
     assert [one["role"] for one in read[:2]] == ["user", "assistant"]
 
 
+async def test_what_one_session_retained_in_the_agents_own_bank_is_recalled_in_the_next(opened: Opened) -> None:
+    bank, store = uuid4(), opened.store
+    for session in (uuid4(), uuid4()):
+        await store.ensure_bank(bank)
+        await store.append_history(bank, session, [{"role": "user", "content": f"I am in {session}"}])
+        await store.retain(bank, f"The violin of {session} is in the attic.", metadata={"session_id": str(session)})
+        assert [one["content"] for one in await store.read_history(bank, session)] == [f"I am in {session}"]
+    found = {unit.content for unit in await store.recall(bank, "violin")}
+    assert len(found) == 2, found
+
+
 async def test_a_wrong_fact_type_is_refused_and_the_error_holds_no_text(opened: Opened) -> None:
     bank = uuid4()
     await opened.store.ensure_bank(bank)
@@ -237,6 +250,47 @@ async def test_an_error_under_the_status_200_is_an_error(
         await store.retain(uuid4(), TEXT)
     assert not {TEXT, KEY} & {text for text in (TEXT, KEY) if text in everything_in(refused.value)}
     assert len(server.seen) == 1
+    await store.aclose()
+
+
+@each_row(
+    "status, body",
+    [
+        (status, body)
+        for status in (400, 401, 403, 404, 409, 422, 429, 500, 503)
+        for body in (TEXT, f'{{"statusCode": 400, "code": "ERR1", "message": "{TEXT}"}}')
+    ],
+)
+async def test_the_body_of_an_error_is_not_in_what_is_raised(server: Loopback, status: int, body: str) -> None:
+    store = PortalCommandStore(f"{server.url}/portal/command", KEY, OWNER, retry=QUICK)
+    server.answers(Response(body, status_code=status))
+    with pytest.raises(AfterturnError) as refused:
+        await store.retain(uuid4(), TEXT)
+    assert not {TEXT, KEY} & {text for text in (TEXT, KEY) if text in everything_in(refused.value)}
+    await store.aclose()
+
+
+async def test_a_history_is_begun_once_appended_to_and_never_compacted(server: Loopback) -> None:
+    store = PortalCommandStore(f"{server.url}/portal/command", KEY, OWNER, retry=QUICK)
+    missing = JSONResponse({"error": {"code": "NOT_FOUND", "message": "no such session"}}, 404)
+    done = JSONResponse({"bankId": str(uuid4())})
+    server.answers(missing, done, done, done)
+    bank, session, said = uuid4(), uuid4(), [{"role": "user", "content": "Where is it?"}]
+    for _ in range(2):
+        await store.append_history(bank, session, said)
+    append = "appendAgentSessionHistory"
+    assert [one.json["action"] for one in server.seen] == [append, "createAgentSessionHistory", append, append]
+    assert [one.json["data"]["messages"] for one in server.seen] == [said, [], said, said]
+    await store.aclose()
+
+
+async def test_what_nothing_is_near_to_is_not_recalled(world: World) -> None:
+    planner = await world.tenant(agent="planner")
+    store, bank = portal_store(world, planner), uuid4()
+    await store.ensure_bank(bank)
+    await store.retain(bank, "The violin is in the attic.")
+    assert [one.content for one in await store.recall(bank, "Where is the violin?")] == ["The violin is in the attic."]
+    assert await store.recall(bank, "Grimpenmire mooring fees") == ()
     await store.aclose()
 
 

@@ -30,6 +30,8 @@ from afterturn_client.transport import (
 )
 
 T = TypeVar("T")
+#: The score below which the service, by default, ends an answer whose size is left open.
+LEAST_SCORE = 0.1
 
 
 class PortalCommandStore:
@@ -86,8 +88,9 @@ class PortalCommandStore:
             raise InvalidAnswerError("retainAgentMemoryUnit: unitId is missing or no id") from None
 
     async def recall(self, bank: UUID, query: str, *, limit: int = MOST_RECALLED) -> tuple[StoredUnit, ...]:
-        """As MemoryStore.recall: by words and meaning."""
-        found = await self._run(calls.recall(query, {"bank": str(bank), "k": limit}, self._timeout_s))
+        """As MemoryStore.recall: by words and meaning, without what is far from the question."""
+        options: calls.RecallOptions = {"bank": str(bank), "k": limit, "min_score": LEAST_SCORE}
+        found = await self._run(calls.recall(query, options, self._timeout_s))
         return tuple(StoredUnit(UUID(one.unit_id), bank, one.text, one.kind) for one in found.results)
 
     async def append_history(self, bank: UUID, session: UUID, messages: Sequence[Mapping[str, Any]]) -> None:
