@@ -46,6 +46,7 @@ LIVE: Mapping[str, tuple[str, ...]] = {
         "test_a_child_that_finds_no_space_at_its_start_is_started_later",
     ),
     "tests/deploy/test_hybrid_live.py": (),
+    "tests/deploy/test_light_portal_page.py": (),
     "tests/deploy/test_managed_postgres.py": (),
     "tests/deploy/test_outside_services.py": ("test_a_worker_does_not_start_with_a_domain_for_an_address",),
     "tests/deploy/test_plugin_cut_over.py": ("test_the_page_names_the_commands_that_are_tried",),
