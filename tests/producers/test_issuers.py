@@ -365,6 +365,8 @@ async def ask_everywhere(issued: Issued, token: str) -> dict[str, int]:
             "recall": (await client.post("/api/v1/recall", json={"query": "x"})).status_code,
             "turns": (await client.post("/api/v1/turns", json={"session_id": "s"})).status_code,
             "banks": (await client.get("/api/v1/banks")).status_code,
+            "commands": (await client.post("/api/v1/commands", json={})).status_code,
+            "portal": (await client.post("/portal/command", json={})).status_code,
         }
 
 
@@ -372,7 +374,14 @@ async def ask_everywhere(issued: Issued, token: str) -> dict[str, int]:
 async def test_a_token_of_a_service_is_its_agents_on_every_interface(served: Issued) -> None:
     world = served.world
     good = sign(served.key, **AGENT)
-    assert await ask_everywhere(served, good) == {"/mcp": 200, "recall": 200, "turns": 422, "banks": 200}
+    assert await ask_everywhere(served, good) == {
+        "/mcp": 200,
+        "recall": 200,
+        "turns": 422,
+        "banks": 200,
+        "commands": 422,
+        "portal": 422,
+    }
     said = {"session_id": "s", "turn_id": "1", "messages": [{"role": "user", "content": "The zq77 is in the attic"}]}
     async with world.client({"authorization": f"Bearer {good}"}) as client:
         assert (await client.post("/api/v1/turns", json={**said, "bank": "plans77"})).status_code == 201

@@ -28,6 +28,16 @@ UNIQUE = """
      where i.indisunique and not c.relispartition
        and (c.relnamespace = 'afterturn'::regnamespace
             or c.relnamespace = 'public'::regnamespace and c.relname like 'afterturn\\_%')"""
+#: Every index that names a bank, with its columns.
+OF_BANKS = """
+    select i.indrelid::regclass::text as table_name, i.indexrelid::regclass::text as index_name, a.names as columns
+      from pg_index i join pg_class c on c.oid = i.indrelid,
+           lateral (select array(select coalesce(a.attname, '') from unnest(i.indkey::int2[]) with ordinality k(n, nth)
+                                   left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n
+                                  order by nth)) as a(names)
+     where 'bank_id' = any (a.names) and not c.relispartition
+       and (c.relnamespace = 'afterturn'::regnamespace
+            or c.relnamespace = 'public'::regnamespace and c.relname like 'afterturn\\_%')"""
 FOREIGN = """
     select k.conrelid::regclass::text as child, k.confrelid::regclass::text as parent, k.confdeltype::text as on_delete,
            array(select a.attname from unnest(k.conkey) n
@@ -75,6 +85,12 @@ async def test_the_tenant_is_in_every_unique_key_of_a_distributed_table(ask: Any
     without = [row.index_name for row in rows if KEY not in row.columns and "afterturn_version" not in row.table_name]
     assert len(rows) > 30
     assert without == []
+
+
+async def test_every_index_that_names_a_bank_begins_with_its_tenant(ask: Any) -> None:
+    rows = await ask(OF_BANKS)
+    assert len(rows) > 40
+    assert [row.index_name for row in rows if row.columns[0] != KEY] == []
 
 
 async def test_foreign_keys_stay_within_the_tenant_and_no_whole_table_refers_to_a_distributed_one(ask: Any) -> None:

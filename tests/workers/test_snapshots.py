@@ -1,6 +1,8 @@
 """A snapshot of a tenant, written out and taken in elsewhere."""
 
 import asyncio
+import io
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import orjson
@@ -16,6 +18,9 @@ from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.snapshot.importing import ImportRequest, Imports
 from store.snapshot.policy import Part
+from store.snapshot.portal_document import iterate_document
+from store.snapshot.portal_form import Conversion, from_portal
+from store.text.redaction import Redaction
 from tests.workers.conftest import HOST, World, dialogue, now
 from tests.workers.snapshot_worlds import EVERYTHING, export, fill, take, verified
 from tests.workers.stages import Crew, KnownEmbedder
@@ -221,6 +226,18 @@ async def test_what_was_imported_is_recalled_at_once(world: World, elsewhere: Wo
         await Crew(elsewhere).drain()
     vectors = "select unit_id from afterturn.unit_vector_t order by unit_id"
     assert await elsewhere.sql(vectors) == await world.sql(vectors) != []
+
+
+async def test_rows_of_a_user_and_an_agent_that_are_unknown_here_are_taken_in(elsewhere: World, tmp_path: Path) -> None:
+    of = {"hostId": str(uuid4()), "bankId": str(uuid4()), "updateTs": "2026-03-01T12:00:00Z", "active": True}
+    bank = {**of, "bankName": "notes", "userId": str(uuid4()), "agentDefId": str(uuid4())}
+    unit = {**of, "unitId": str(uuid4()), "content": "The violin is in the attic.", "factType": "world"}
+    tables = {"agent_memory_unit_t": {"rows": [unit]}, "agent_memory_bank_t": {"rows": [bank]}}
+    items = iterate_document(io.BytesIO(orjson.dumps({"tables": tables})))
+    events = [*from_portal(items, HOST, Redaction.KEYS, Conversion(), tmp_path)]
+    row = await take(elsewhere, [orjson.dumps(one).decode() for one in events])
+    assert (row.counts["imported"], row.counts["total"]) == (2, 2), row.counts
+    assert await verified(elsewhere) == []
 
 
 async def test_quotas_count_what_an_import_brings(world: World, elsewhere: World) -> None:

@@ -1,10 +1,8 @@
 """What the contract's own tests check (turn tools, 2.12): `BEHAVIOURS` names ours; its gates are held exactly here."""
 
-import ast
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +12,7 @@ import pytest_asyncio
 from producers.service import session_calls
 from producers.settings import ApiSettings
 from store import identity
+from tests.named_tests import find_missing
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.mcp.test_tools import call, client_of, count_events, said
 from tests.producers.service.test_profiles import worked_through
@@ -106,12 +105,7 @@ BEHAVIOURS: dict[str, tuple[str, ...]] = {
 
 @each_row("clause", BEHAVIOURS)
 def test_every_behaviour_of_the_contract_has_its_tests(clause: str) -> None:
-    root = Path(__file__).parents[3]
-    for named in BEHAVIOURS[clause]:
-        file, name = named.split("::")
-        tree = ast.parse((root / "tests" / file).read_text(encoding="utf-8"))
-        held = {one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-        assert name in held, named
+    assert find_missing(BEHAVIOURS[clause]) == []
 
 
 @pytest_asyncio.fixture(loop_scope="session")

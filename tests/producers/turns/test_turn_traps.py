@@ -4,13 +4,11 @@ Not there to be fallen into, since nothing is kept in files: archives that overw
 lost to maintenance is left to see) and the second half of 9 (compressed bytes through a text interface).
 """
 
-import ast
 import asyncio
 import json
 import re
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from producers.settings import ApiSettings
 from store import identity
 from store.text.rules import MessageText
 from store.text.rules.facts import MAX_VALUE_BYTES, find_facts
+from tests.named_tests import find_missing
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.mcp.test_tools import ERAS, call, client_of, count_events, refusal, said
 from tests.producers.test_lock_timeouts import holding, places, psql
@@ -333,12 +332,7 @@ def host_of(tenant: Tenant) -> Any:
 
 @each_row("trap", TRAPS)
 def test_every_trap_of_the_contract_has_its_tests(trap: int) -> None:
-    root = Path(__file__).parents[3]
-    for named in TRAPS[trap]:
-        file, name = named.split("::")
-        tree = ast.parse((root / "tests" / file).read_text(encoding="utf-8"))
-        held = {one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-        assert name in held, named
+    assert find_missing(TRAPS[trap]) == []
 
 
 def test_the_contracts_eighteen_traps_are_all_there() -> None:
