@@ -87,20 +87,21 @@ class GenerationPasses:
         return None if found is None else PassPlace(*found)
 
     async def _embed(self, number: int, place: PassPlace) -> None:
+        place, made = await self.make_vectors(number, place)
+        await save_place(self.database, number, place, made, await measure_share(self.database, place))
+
+    async def make_vectors(self, number: int, place: PassPlace) -> tuple[PassPlace, int]:
+        """Make the next missing vectors of a generation in a bank; return the place behind them and their number."""
         model = self.find_model(number)
         lacking = await read_lacking_texts(self.database, place, number)
         if lacking is None or model is None:
-            await self._save(number, replace(place, position=ENDED), 0)
-            return
+            return replace(place, position=ENDED), 0
         if lacking.units:
             vectors = await model.embed([unit.content for unit in lacking.units])
             async with self.database.tenant(place.host) as connection:
                 await insert_vectors(connection, place.host, number, lacking.units, vectors)
             PASS_VECTORS.inc(len(lacking.units))
-        await self._save(number, replace(place, position=lacking.position), len(lacking.units))
-
-    async def _save(self, number: int, place: PassPlace, vectors: int) -> None:
-        await save_place(self.database, number, place, vectors, await measure_share(self.database, place))
+        return replace(place, position=lacking.position), len(lacking.units)
 
 
 def generation_task(passes: GenerationPasses) -> Task:

@@ -117,7 +117,8 @@ def bench_command(
     also 200,000 in one. Searches filtered to 0.1 % are compared with an exact one.
 
     `portable`: an import of a snapshot beside the same events in bulk, words and guards behind it beside the analysis
-    of the texts alone, an export beside the bare log, memory, turns during an import, a command beside a single memory.
+    of the texts alone, an export beside the bare log, memory, turns during an import, a command beside a single memory,
+    a generation of vectors beside its model alone, and recall while it is built.
 
     `paraphrase`: 200 statements in ten contexts each, asked for in other words, at once and after all stages.
 

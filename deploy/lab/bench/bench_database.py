@@ -93,6 +93,10 @@ class BenchDatabase:
                 streams = list(held.get(STAGES[stage].stream, ()))
                 await connection.execute(HOLD, {"host": host, "stage": stage.value, "streams": streams})
         yield
+        await self.settle(host)
+
+    async def settle(self, host: UUID) -> None:
+        """End all open work of a host, so that workers leave it alone."""
         async with self.owner.begin() as connection:
             await connection.execute(SETTLE, {"host": host})
 

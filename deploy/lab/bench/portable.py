@@ -1,4 +1,4 @@
-"""`afterturn bench portable`: snapshots in and out beside the bare log, turns during an import, commands."""
+"""`afterturn bench portable`: snapshots in and out beside the bare log, turns meanwhile, commands, generations."""
 
 import asyncio
 import gc
@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from uuid import UUID, uuid4
 
+import httpx
 import orjson
 import psutil
 import redis
@@ -19,23 +20,28 @@ from deploy.components.facade import build_dependencies
 from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids
 from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
+from deploy.lab.bench.generation_build import GenerationBuild, make_live_vectors, measure_build, read_texts
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall import speed
+from deploy.lab.bench.recall.asking import BenchQuestion, RecallEndpoint
 from deploy.lab.bench.talk import BANK, TurnGenerator
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.notices import Say
+from embeddings.registry import create_embedder
 from producers.notifications import Notifier
 from producers.service.memory import MemoryFacade
 from producers.service.recall_coordinator import RecallCoordinator
 from producers.settings import ApiSettings
+from store import identity
 from store.clock import DatabaseClock, read_machine_time
 from store.database import Database
 from store.ledger.freshness import Waiter
 from store.log.bulk import append_bulk
 from store.memory.turns import TurnStore
 from store.off_loop import run_off_loop
+from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.snapshot.events import build_cloud_event
@@ -65,7 +71,7 @@ TEXTS = text("select content from afterturn.agent_memory_unit_t where host_id = 
 class PortableSizes:
     """The size of a run: `rounds` of ours and floor in turn, each of `events` events; `calls` turns and commands.
 
-    Memory is compared after `memory_from` and after `memory_to` events.
+    Memory is compared after `memory_from` and after `memory_to` events; a generation is built of `built` events' texts.
     """
 
     events: int = 20_000
@@ -73,9 +79,10 @@ class PortableSizes:
     memory_from: int = 20_000
     memory_to: int = 60_000
     calls: int = 300
+    built: int = 5_000
 
 
-FULL = PortableSizes(events=50_000, memory_from=100_000, memory_to=1_000_000, calls=1_000)
+FULL = PortableSizes(events=50_000, memory_from=100_000, memory_to=1_000_000, calls=1_000, built=50_000)
 
 
 async def run(on: speed.RecallServers, say: Say, sizes: PortableSizes) -> BenchOutcome:
@@ -96,6 +103,8 @@ async def run(on: speed.RecallServers, say: Say, sizes: PortableSizes) -> BenchO
                 measures.append(await bench.measure_turns(sizes.calls))
                 say(f"{sizes.calls} commands beside single memories")
                 measures.append(await measure_commands(on, here, database, sizes.calls))
+                say(f"a generation of vectors of {sizes.built} events' texts")
+                measures += await bench.measure_generation(on, sizes.built, sizes.calls)
         finally:
             await database.close()
     return BenchOutcome(machine, measures, asdict(sizes))
@@ -187,6 +196,33 @@ class PortableBench:
         target = MeasureTarget("<=", 3.0)
         return Measure("ack_p95_during_import", "ms", compute_p95_ms(during), target, compute_p95_ms(quiet))
 
+    async def measure_generation(self, on: speed.RecallServers, events: int, calls: int) -> list[Measure]:
+        """Measure the build of a generation beside its model alone, and recall meanwhile beside recall without it."""
+        embedder, key = create_embedder(on.embedding, on.data), await self.here.new_key(self.database)
+        host, imports, row, _ = await self._import(events, self._next_seed(), self.here.newest_host)
+        await self._finish(imports, host, row, events)
+        await self.here.settle(host)
+        bank = identity.bank_id(host, BANK)
+        recaller = Recaller(self.database, embedder, on.recall)
+        try:
+            await embedder.load()
+            await make_live_vectors(self.database, embedder, host, bank)
+            async with httpx.AsyncClient(
+                base_url=on.api or "", headers={"authorization": f"Bearer {key}"}, trust_env=False
+            ) as client:
+
+                async def recall(question: str) -> None:
+                    if on.api is None:
+                        await recaller.recall(host, RecallQuery(BANK, question))
+                    else:
+                        await RecallEndpoint(client, key).ask(BenchQuestion(BANK, question, (), 0))
+
+                questions = (await read_texts(self.database, host, bank))[:calls]
+                build = GenerationBuild(on.servers, on.embedding, on.data, host, bank)
+                return await measure_build(build, recall, questions)
+        finally:
+            await embedder.close()
+
     async def _begin(self, host: UUID) -> tuple[Imports, UUID]:
         imports = Imports(self.database, read_machine_time)
         row = await imports.begin(host, ImportRequest(EVERYTHING, "bench", uuid4(), host))
@@ -200,8 +236,8 @@ class PortableBench:
         await append_bulk(self.database, host, made)
         return time.perf_counter() - begun
 
-    async def _import(self, events: int, seed: int) -> tuple[UUID, Imports, UUID, float]:
-        host = await self.here.new_host(self.database)
+    async def _import(self, events: int, seed: int, into: UUID | None = None) -> tuple[UUID, Imports, UUID, float]:
+        host = into or await self.here.new_host(self.database)
         made = [orjson.loads(batch) for batch in _iterate_batches(_iterate_lines(host, events, seed))]
         imports, row = await self._begin(host)
         gc.freeze()

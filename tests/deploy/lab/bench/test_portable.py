@@ -13,7 +13,7 @@ from store.recall.settings import RecallSettings
 from tests.deploy.lab.bench.test_append import left_behind
 from tests.servers import TestValkey
 
-SMALL = PortableSizes(events=600, rounds=1, memory_from=500, memory_to=1_000, calls=5)
+SMALL = PortableSizes(events=600, rounds=1, memory_from=500, memory_to=1_000, calls=5, built=300)
 PROMISED = {
     "import_memory_growth_500_to_1000_events": "<= 50.0",
     "import_over_bulk_append": ">= 0.8",
@@ -21,6 +21,8 @@ PROMISED = {
     "export_over_bare_log": ">= 0.5",
     "ack_p95_during_import": "<= 3.0",
     "command_p50_over_single_memory": "<= 1.3",
+    "generation_build_over_embedder_alone": ">= 0.9",
+    "recall_p95_during_build": "<= 3.0",
 }
 
 
