@@ -31,7 +31,7 @@ from producers.service.intake import Intake, time_call
 from producers.service.recall_coordinator import MAX_QUERY_BYTES
 from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
-from producers.turns.history import choose_delta, choose_history, cut_history, keep_paired
+from producers.turns.history import choose_delta, choose_history, cut_history, find_awaited, keep_paired
 from producers.turns.items import KEPT, Item, choose_role, count_tokens, measure_value, render_item
 from producers.turns.recalled import (
     INSIGHT_KINDS,
@@ -135,10 +135,11 @@ class TurnLifecycle:
             told = replace(told, form=body.reference or limits.reference)
             yield
             chosen = choose_history(stored, [*history, *current])
+            awaited = find_awaited(later.items, [*history, *current])
             yield
             # Who sends the history keeps it, and a bank that shows no history shows no summary of it.
             earlier = None if history or not limits.recent_context_items else later.without(stored, chosen)
-            conversation = _Conversation(history, chosen, current, earlier)
+            conversation = _Conversation(history, later.order(chosen, awaited), current, earlier, awaited)
             return (yield from _trim_to_budget(place, told, conversation, body.max_input_tok, self._counters))
 
         answer = await run_steps_off_loop(_estimate_effort(kept, [*history, *current]), assemble())
@@ -219,13 +220,24 @@ class TurnLifecycle:
 class _Conversation(NamedTuple):
     """The items of a prepared turn: the caller's history, the stored one, the current input.
 
-    `earlier`: the messages of which a summary may tell; None: no summary is wanted.
+    `earlier`: the messages of which a summary may tell; None: no summary is wanted. `awaited`: those of the stored
+    items that stay, since the caller sends their outputs.
     """
 
     history: Sequence[Item]
     stored: Sequence[Item]
     current: Sequence[Item]
     earlier: "_LaterMessages | None" = None
+    awaited: Sequence[Item] = ()
+
+    def list_loose(self) -> list[Item]:
+        """Return the stored items that a budget may drop."""
+        held = {id(item) for item in self.awaited}
+        return [item for item in self.stored if id(item) not in held]
+
+    def order(self, shown: Sequence[Item]) -> list[Item]:
+        """Return these stored items and those that stay, in their order."""
+        return _select([*shown, *self.awaited], self.stored)
 
 
 def _choose_told(
@@ -275,6 +287,10 @@ class _LaterMessages:
         kept = [(one, item) for one, item in zip(self.kept, self.items, strict=True) if id(item) not in sent]
         return replace(self, kept=[one for one, _ in kept], items=[item for _, item in kept])
 
+    def order(self, chosen: Sequence[Item], awaited: Sequence[Item]) -> Sequence[Item]:
+        """Return these items in the order in which they were said."""
+        return _select([*chosen, *awaited], self.items) if awaited else chosen
+
     def before(self, shown: Sequence[Item]) -> EarlierMessages:
         """Return what is told in a summary where these items are shown."""
         seen = {id(item) for item in shown}
@@ -308,6 +324,12 @@ def restore_item(kept: KeptMessage) -> Item:
     assistant = kept.role in ("assistant", "tool")
     part = {"type": "output_text" if assistant else "input_text", "text": kept.content}
     return {"type": "message", "role": "assistant" if assistant else kept.role, "content": [part]}
+
+
+def _select(wanted: Sequence[Item], items: Sequence[Item]) -> list[Item]:
+    """Return the wanted ones of these items, in their order."""
+    ids = {id(item) for item in wanted}
+    return [item for item in items if id(item) in ids]
 
 
 def _estimate_effort(kept: Sequence[KeptMessage], items: Sequence[Item]) -> int:
@@ -352,14 +374,14 @@ def _trim_to_budget(
     What is dropped of the history, or stands before it, is told in a summary. Items of the caller stay, even beyond the
     budget.
     """
-    history, stored, current, earlier = conversation
-    around = [*history, *current]
+    history, _, current, earlier, awaited = conversation
+    stored, around = conversation.list_loose(), [*history, *awaited, *current]
     recalled = told.items()
     of_recalled = sum((yield from _count_fitting(recalled, None, counters.recalled)))
     tokens = of_recalled + sum((yield from _count_fitting(around, None, counters.conversation)))
     sizes = yield from _count_fitting(reversed(stored), most - tokens if most else None, counters.conversation)
     share = 0
-    if earlier is not None and earlier.is_cut(stored[len(stored) - len(sizes) :]):
+    if earlier is not None and earlier.is_cut([*awaited, *stored[len(stored) - len(sizes) :]]):
         share = min(MOST_TOKENS, max(0, most - tokens) // SHARE) if most else MOST_TOKENS
     while most and share and sizes and sum(sizes) > most - tokens - share:
         sizes.pop()
@@ -369,6 +391,7 @@ def _trim_to_budget(
     else:
         shown = list(stored)
     tokens += sum(sizes[: len(shown)])
+    shown = conversation.order(shown)
     summary = list[Item]()
     if earlier is not None and share:
         yield

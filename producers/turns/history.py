@@ -17,19 +17,21 @@ def choose_current(items: Sequence[Item], start: int, count: int) -> tuple[int, 
 
 def cut_history(items: Sequence[Item], most: int) -> list[Item]:
     """Return at most `most` of the newest items, cut where no call loses its output."""
-    at = max(0, len(items) - max(0, most))
-    while at < len(items) and not _may_cut(items, at):
+    pairs, at = _pair_outputs(items), max(0, len(items) - max(0, most))
+    while 0 < at < len(items) and (
+        items[at - 1].get("type") == "reasoning" or any(call < at <= output for call, output in pairs)
+    ):
         at += 1
     return list(items[at:])
 
 
-def _may_cut(items: Sequence[Item], at: int) -> bool:
-    if at == 0:
-        return True
-    if items[at - 1].get("type") == "reasoning":
-        return False
-    before = {call for item in items[:at] for call in _list_calls(item)}
-    return not any(call in before for item in items[at:] for call in _list_outputs(item))
+def _pair_outputs(items: Sequence[Item]) -> list[tuple[int, int]]:
+    """Return the indexes of each call and its output; a call's id may come again after its output."""
+    asked, pairs = dict[str, int](), list[tuple[int, int]]()
+    for n, item in enumerate(items):
+        pairs += [(asked[call], n) for call in _list_outputs(item) if call in asked]
+        asked.update(dict.fromkeys(_list_calls(item), n))
+    return pairs
 
 
 def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
@@ -45,26 +47,68 @@ def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]
 
 
 def keep_paired(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
-    """Return the stored items without calls that lack their output, and outputs that lack their call, in both lists."""
+    """Return the stored items without calls that lack their output, and outputs that lack their call, in both lists.
+
+    Reasoning goes with the call that it led to, and where a message of the user follows it.
+    """
     kept = list(stored)
     while True:
-        lone = _find_unpaired([*kept, *around])
-        left = [n for n, item in enumerate(kept) if lone.isdisjoint({*_list_calls(item), *_list_outputs(item)})]
-        dropped = set(range(len(kept))) - set(left)
-        left = [n for n in left if not (kept[n].get("type") == "reasoning" and n + 1 in dropped)]
+        items = [*kept, *around]
+        lone = _find_unpaired(items)
+        left = [
+            item
+            for n, item in enumerate(kept)
+            if n not in lone and not (item.get("type") == "reasoning" and (n + 1 in lone or _is_users(items[n + 1 :])))
+        ]
         if len(left) == len(kept):
             return kept
-        kept = [kept[n] for n in left]
+        kept = left
 
 
-def _find_unpaired(items: Sequence[Item]) -> set[str]:
-    """Return the ids of calls without a later output, and of outputs without an earlier call."""
-    opened, closed, lone = set[str](), set[str](), set[str]()
-    for item in items:
-        opened.update(_list_calls(item))
-        for call in _list_outputs(item):
-            (closed if call in opened else lone).add(call)
-    return lone | (opened - closed)
+def find_awaited(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
+    """Return the stored calls that still lack an output which `around` has, with the reasoning before them.
+
+    Of an item of several calls, the outputs that are stored are there, too.
+    """
+    wanted = {call for item in around for call in _list_outputs(item)}
+    wanted -= {call for item in around for call in _list_calls(item)}
+    if not wanted:
+        return []
+    open_calls = _list_open_calls(stored)
+    needed = {id(item) for call in wanted for item in open_calls.get(call, ())}
+    return keep_paired([item for item in stored if id(item) in needed], around)
+
+
+def _list_open_calls(stored: Sequence[Item]) -> dict[str, list[Item]]:
+    """Return each call without an output: the reasoning before it, its item, and outputs of that item's other calls."""
+    found, reasoning = dict[str, list[Item]](), list[Item]()
+    for item in stored:
+        outputs, calls = _list_outputs(item), _list_calls(item)
+        for call in outputs:
+            found.pop(call, []).append(item)
+        group = [*reasoning, item]
+        found.update((call, group) for call in calls)
+        if item.get("type") == "reasoning":
+            reasoning.append(item)
+        elif not calls:
+            reasoning = []
+    return found
+
+
+def _is_users(items: Sequence[Item]) -> bool:
+    """Return whether these items begin with a message of the user."""
+    return bool(items) and items[0].get("role") == "user"
+
+
+def _find_unpaired(items: Sequence[Item]) -> set[int]:
+    """Return the indexes of calls without a later output, and of outputs without a call that waits for one."""
+    waiting, lone = dict[str, int](), set[int]()
+    for n, item in enumerate(items):
+        lone.update(n for call in _list_outputs(item) if waiting.pop(call, None) is None)
+        for call in _list_calls(item):
+            lone.update({waiting[call]} if call in waiting else ())
+            waiting[call] = n
+    return lone | {*waiting.values()}
 
 
 def _list_calls(item: Item) -> list[str]:
@@ -90,14 +134,24 @@ def choose_delta(items: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     """Return the items of a turn's input that do not repeat the stored history.
 
     The longest beginning that equals the end of the stored history (by identity, in order) is left out, as long as an
-    item remains after it. Stored items that also come later in the input may be missing from that beginning.
+    item remains after it. What a prepared turn leaves out of that history may be missing: stored items that also come
+    later in the input, and unpaired calls. Older calls whose outputs the input has may stand before it.
     """
     given, known = [identify_item(item) for item in items], [identify_item(item) for item in stored]
+    identities = dict(zip(map(id, stored), known, strict=True))
+    paired = [identities[id(item)] for item in keep_paired(stored, items)]
+    open_calls = {identities[id(item)] for group in _list_open_calls(stored).values() for item in group}
+    first = next((n for n, one in enumerate(given) if one not in open_calls), len(given))
     longest = min(len(items) - 1, len(stored))
     behind = set(given[longest + 1 :])
     for size in range(longest, 0, -1):
         behind.add(given[size])
         shown = [one for one in known if one not in behind]
-        if given[:size] in (known[-size:], shown[-size:]):
+        begins = {0, first} if first <= size else {0}
+        if any(_ends_with(end, given[begin:size]) for end in (known, shown, paired) for begin in begins):
             return list(items[size:])
     return list(items)
+
+
+def _ends_with(known: Sequence[str], given: Sequence[str]) -> bool:
+    return list(known[len(known) - len(given) :]) == list(given)

@@ -1,7 +1,7 @@
 """A long session is summarised, not cut: a turn is given what came before, and nothing that is gone."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -12,13 +12,16 @@ import pytest
 
 from producers.mcp.bank_memory import BankMemory
 from producers.mcp.settings import TurnMemorySettings
-from producers.service import session_calls
+from producers.service import session_calls, turn_lifecycle
 from producers.service.session_summaries import RuleDigester, Summarised, Summariser
 from producers.turns.history import keep_paired
+from producers.turns.summaries import MOST_TOKENS, SHARE, EarlierMessages
 from store import identity
 from store.memory.session_summaries import SessionPlace, SessionSummaries, SessionSummary
 from store.memory.turns import TurnStore
+from store.off_loop import Steps, run_steps
 from store.replay import ReplayScope, verify_log
+from store.text.session_digest import DigestEntry
 from tests.client.loopback import loopback
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_tools import call, client_of
@@ -86,8 +89,34 @@ async def count_compacted(world: World, tenant: Tenant) -> int:
     return int(rows[0][0])
 
 
+async def hold_preparation(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> tuple[set[int], Callable[[int], dict[str, Any]]]:
+    """Prepare a turn once. Returns the `id` of its stored items, and what cuts the same turn to a budget.
+
+    What a summary may tell is made once for each number of messages that are not shown: it takes most of the time.
+    """
+    trim, held = turn_lifecycle._trim_to_budget, list[Any]()
+    digest, digests = EarlierMessages.digest, dict[int, list[DigestEntry]]()
+
+    def digest_once(self: EarlierMessages) -> list[DigestEntry]:
+        return digests.get(len(self.unshown)) or digests.setdefault(len(self.unshown), digest(self))
+
+    def hold(*told: Any) -> Steps[dict[str, Any]]:
+        held[:] = told
+        return trim(*told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(turn_lifecycle, "_trim_to_budget", hold)
+        await prepare(tenant)
+    monkeypatch.setattr(EarlierMessages, "digest", digest_once)
+    place, told, conversation, _, counters = held
+    stored = {id(item) for item in conversation.stored}
+    return stored, lambda most: run_steps(trim(place, told, conversation, most, counters))
+
+
 async def test_a_session_of_two_thousand_items_is_taken_at_every_budget_and_answers_for_its_first_half(
-    world: World, ana: Tenant
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted, number = list(PLANTED), 0
     for turn in range(20):
@@ -99,15 +128,31 @@ async def test_a_session_of_two_thousand_items_is_taken_at_every_budget_and_answ
         )
         number += 100
     assert (await summariser_of(world).summarise(place_of(ana))).messages > number - 40
+    stored, cut = await hold_preparation(ana, monkeypatch)
+    cuts = dict[tuple[int, ...], tuple[int, list[Any]]]()
+    # From a budget on whose third is the largest summary, with all the rest beside it, nothing is left out for it.
+    whole = cut(20_000)
+    settled = whole["context_token_count"] + SHARE * MOST_TOKENS
+    assert all(cut(budget) == whole for budget in range(settled, 20_001, 97))
+    for budget in range(200, settled + 1):
+        prepared = cut(budget)
+        assert prepared["context_token_count"] <= budget
+        items = prepared["input_items"]
+        # A summary differs at nearly every budget. What may be refused is which stored items stand there, and where.
+        places = tuple(id(item) if id(item) in stored else 0 for item in items)
+        cuts[places] = budget, items
+    assert len(cuts) > 10
     with loopback() as server, httpx.Client(base_url=server.url) as model:
         server.answer = refuse_unpaired
-        for budget in (*range(200, 2_000, 60), *range(2_000, 20_001, 900)):
-            items = await prepare(ana, max_input_tok=budget)
+        for budget, items in cuts.values():
             reply = await asyncio.to_thread(model.post, "/v1/responses", json={"input": items})
             assert reply.status_code == 200, (budget, reply.text)
-    whole = await prepare(ana)
-    assert find_summary(whole)
-    assert [item["role"] for item in whole[:2]] == ["developer", "user"]
+    monkeypatch.undo()
+    for budget in range(200, 20_001, 2_200):
+        assert await prepare(ana, max_input_tok=budget) == cut(budget)["input_items"]
+    shown = await prepare(ana)
+    assert find_summary(shown)
+    assert [item["role"] for item in shown[:2]] == ["developer", "user"]
     for _, question, answer in PLANTED:
         items = await prepare(ana, question)
         assert answer in str(items[:-1]), question

@@ -12,8 +12,10 @@ from starlette.responses import JSONResponse, Response
 from producers.mcp.settings import TurnMemorySettings
 from producers.settings import ApiSettings
 from tests.client.loopback import Loopback, Seen, loopback
-from tests.producers.conftest import broker_of, build
+from tests.producers.conftest import Tenant, broker_of, build
 from tests.servers import TestPostgres, TestValkey
+
+BEFORE, AFTER = "/api/v1/turns/before", "/api/v1/turns/after"
 
 
 def said(text: str, role: str = "user") -> dict[str, Any]:
@@ -76,13 +78,13 @@ async def test_every_cut_of_a_history_is_taken_and_its_items_are_those_that_came
     for n in range(5):
         turn = turn_of(n)
         kept = {"session_id": "s", "turn_id": str(n), "input_items": turn[:2], "output_items": turn[2:]}
-        assert (await tenant.http.post("/api/v1/turns/after", json=kept)).status_code == 200
+        assert (await tenant.http.post(AFTER, json=kept)).status_code == 200
     current, sizes = [said("and now?")], set[int]()
     async with httpx.AsyncClient() as client:
         for most in range(1, 61):
             memory.__dict__["recent_context_items"] = most  # settings are frozen: the service is made once
             asked = {"session_id": "s", "turn_id": "next", "current_input": current}
-            given = (await tenant.http.post("/api/v1/turns/before", json=asked)).json()["input_items"]
+            given = (await tenant.http.post(BEFORE, json=asked)).json()["input_items"]
             answer = await client.post(responses.url, json={"input": given})
             assert answer.status_code == 200, (most, answer.text)
             # The rule and the summary of what is cut stand first.
@@ -98,3 +100,35 @@ async def test_every_cut_of_a_history_is_taken_and_its_items_are_those_that_came
             assert (await client.post(responses.url, json={"input": lone})).status_code == 400
     await tenant.http.aclose()
     await made.close()
+
+
+async def test_outputs_of_stored_calls_bring_these_at_every_budget_and_are_kept_once(
+    ana: Tenant, responses: Loopback
+) -> None:
+    """An agent that keeps each answer of its model as a turn of its own sends the outputs alone."""
+    calls = [
+        {"type": "reasoning", "id": "r", "summary": []},
+        *({"type": "function_call", "call_id": one, "name": "look", "arguments": "{}"} for one in "ab"),
+    ]
+    outputs = [{"type": "function_call_output", "call_id": one, "output": f"seen {one}"} for one in "ba"]
+    early, late = ([said(f"{when} {n} {'more ' * 30}") for n in range(4)] for when in ("early", "late"))
+    for turn, items in enumerate((early, calls, late)):
+        kept = {"session_id": "s", "turn_id": str(turn), "input_items": [], "output_items": items}
+        assert (await ana.http.post(AFTER, json=kept)).status_code == 200
+    asked, histories = {"session_id": "s", "turn_id": "4", "current_input": outputs}, list[list[dict[str, Any]]]()
+    async with httpx.AsyncClient() as client:
+        for most in range(1, 700, 23):
+            given = (await ana.http.post(BEFORE, json={**asked, "max_input_tok": most})).json()["input_items"]
+            answer = await client.post(responses.url, json={"input": given})
+            assert answer.status_code == 200, (most, answer.text)
+            histories.append([item for item in given[: -len(outputs)] if "memory_reference" not in str(item)])
+        assert (await client.post(responses.url, json={"input": outputs})).status_code == 400
+    whole = [*early, *calls, *late]
+    assert all(shown == [item for item in whole if item in calls or item in shown] for shown in histories)
+    assert {3, 5, 11} <= {len(shown) for shown in histories}
+    # What was prepared comes back: the outputs alone are new.
+    gapped = next(shown for shown in histories if len(shown) == 5)
+    back = {"session_id": "s", "turn_id": "4", "input_items": [*gapped, *outputs]}
+    assert (await ana.http.post(AFTER, json=back)).status_code == 200
+    stored = (await ana.http.post(BEFORE, json={**asked, "turn_id": "5", "current_input": [said("so?")]})).json()
+    assert stored["input_items"][-len(whole) - 3 :] == [*whole, *outputs, said("so?")]

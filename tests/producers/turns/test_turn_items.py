@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from embeddings.prompt_tokens import ESTIMATE
 from producers.errors import Invalid, TooLarge
-from producers.turns.history import choose_current, choose_delta, choose_history, cut_history
+from producers.turns.history import (
+    choose_current,
+    choose_delta,
+    choose_history,
+    cut_history,
+    find_awaited,
+    keep_paired,
+)
 from producers.turns.items import clean_items, count_tokens, identify_item, outline_item
 from producers.turns.recalled import RecalledContext, fact_json
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
@@ -78,6 +85,34 @@ def test_a_stored_call_without_its_output_is_not_shown_unless_the_output_is_curr
     assert choose_history([said("q"), output("z")], []) == [said("q")]
 
 
+def test_ids_that_come_again_with_each_call_are_paired_call_by_call() -> None:
+    items = [item for n in range(5) for item in (said(f"q{n}"), call("look"), output("look"), said(f"a{n}"))]
+    for most in range(21):
+        kept = cut_history(items, most)
+        assert len(kept) == (most if most % 4 != 2 else most - 1)
+        assert keep_paired(kept, []) == kept
+    assert keep_paired([call("look"), *items[:4], call("look")], []) == items[:4]
+
+
+def test_a_stored_call_is_found_whose_output_is_current_alone_and_its_reasoning_with_it() -> None:
+    thought = {"type": "reasoning", "id": "r"}
+    stored = [call("b"), output("b"), thought, call("a"), call("b"), said("later")]
+    assert find_awaited(stored, [output("b")]) == [thought, stored[4]]
+    assert find_awaited(stored, [output("b"), output("a")]) == stored[2:5]
+    assert find_awaited(stored, [call("a"), output("a"), output("z")]) == []
+    both = {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]}
+    done = {"role": "tool", "tool_call_id": "a", "content": "x"}
+    assert find_awaited([said("q"), both, done], [{**done, "tool_call_id": "b"}]) == [both, done]
+    assert find_awaited([said("q"), both], [{**done, "tool_call_id": "b"}]) == []
+
+
+def test_reasoning_that_led_to_nothing_is_not_shown() -> None:
+    thought = {"type": "reasoning", "id": "r"}
+    assert choose_history([said("q"), thought], [said("next")]) == [said("q")]
+    assert choose_history([said("q"), thought, said("a", "assistant")], [said("n")])[1] == thought
+    assert choose_history([said("q"), thought, call("a")], [call("a"), output("a")]) == [said("q"), thought]
+
+
 texts = st.text(st.sampled_from("aA\u03c3\u03c2\u03a3\u0130\u0301\u200b \n\u2028"), max_size=8)
 items_alike: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"type": st.sampled_from(["message", " message"]), "role": st.sampled_from(["user", "tool", None])},
@@ -123,6 +158,11 @@ def test_an_echoed_history_is_not_new_and_a_repeated_word_alone_is() -> None:
     assert choose_delta([*stored, said("three")], stored) == [said("three")]
     assert choose_delta([said("two", "assistant")], stored) == [said("two", "assistant")]
     assert choose_delta([stored[1], said("one")], stored) == [said("one")]
+    # A prepared turn leaves out an unpaired call, and holds an older one whose output is new.
+    broken = [said("one"), call("lost"), said("two", "assistant")]
+    assert choose_delta([broken[0], broken[2], said("three")], broken) == [said("three")]
+    waiting = [call("a"), *(said(f"{n}") for n in range(9))]
+    assert choose_delta([waiting[0], *waiting[-2:], output("a")], waiting) == [output("a")]
 
 
 @pytest.mark.law("L8")
