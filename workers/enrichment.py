@@ -26,6 +26,7 @@ from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract
 from workers.errors import Permanent, Transient
 from workers.extraction.deletions import Deletions
 from workers.extraction.events import reading_id, summary_id
+from workers.extraction.known_facts import read_known_facts
 from workers.extraction.llm.answer import ModelReading, NoAnswer
 from workers.extraction.llm.reader import LlmReader, has_user_words
 from workers.extraction.llm.rights import ModelRights
@@ -105,8 +106,9 @@ class EnrichmentStage:
         if not passage.granted:
             return await self._put_off(reading, passage.wait_s)
         await asyncio.sleep(passage.wait_s)
+        known = await read_known_facts(self.database, reading.claim.host_id, reading.row, reading.turn, reader.settings)
         try:
-            read = await reader.read(reading.text)
+            read = await reader.read(reading.text, known)
         except NoAnswer as error:
             return await self._unanswered(reading, reader, error)
         except EndpointError as error:

@@ -248,6 +248,13 @@ class EnrichmentSettings(ServiceSettings):
         le=1_048_576,
         description="most characters of a turn that are sent; lower it for a model with a small context",
     )
+    max_known_facts: int = Field(
+        default=40,
+        ge=0,
+        le=200,
+        description="most facts of a turn's speakers that are sent with it, so that the model can name one that no "
+        "longer holds; 0 sends none; lower it for a model with a small context",
+    )
     max_reply_bytes: int = Field(
         default=2_097_152,
         ge=1024,

@@ -120,7 +120,7 @@ class FactQuestion:
         return {
             "own": sorted(self.own),
             "is_known": self.is_known,
-            "patterns": [f"%{term.translate(_LIKE)}%" for term in choose_terms(folded)],
+            "patterns": build_patterns(folded),
             "names": sorted(names - _IGNORED),
             "nobody": str(user_id(host, None)),
             "fresh_from": now - FRESH,
@@ -131,6 +131,11 @@ def choose_terms(folded: str) -> list[str]:
     """Return the terms of a folded input that are looked for in facts, the longest first."""
     found = {term for term in folded.translate(_SEPARATORS).split() if len(term.encode()) >= LEAST_TERM}
     return sorted(found - _IGNORED, key=lambda term: (-len(term), term))[:TERMS]
+
+
+def build_patterns(folded: str) -> list[str]:
+    """Return the patterns (of `like`) by which the terms of a folded input are looked for in facts."""
+    return [f"%{term.translate(_LIKE)}%" for term in choose_terms(folded)]
 
 
 _COLUMNS: Mapping[str, TypeEngine[Any]] = {

@@ -92,7 +92,7 @@ async def test_what_a_model_finds_stands_beside_what_the_rules_found(
     await crew.drain()
     assert await statements(world) == [
         ("The user's name is Ana.", VERSION),
-        ("The user's city is Porto.", "llm-4:test/model-1"),
+        ("The user's city is Porto.", "llm-5:test/model-1"),
     ]
     (unit,) = await world.sql("""
         select f.source_memory_ids, f.metadata, s.unit_id, s.content from afterturn.agent_memory_unit_t f
@@ -104,7 +104,7 @@ async def test_what_a_model_finds_stands_beside_what_the_rules_found(
     for stage in (Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION):
         assert set(await world.statuses(stage)) == {"done"}
     assert await audited(world) == [
-        ("extraction_model_succeeded", {"version": "llm-4:test/model-1", "facts": 1, "dropped": 0})
+        ("extraction_model_succeeded", {"version": "llm-5:test/model-1", "facts": 1, "dropped": 0})
     ]
 
 
@@ -288,7 +288,7 @@ async def test_a_text_that_was_corrected_is_read_once_more(world: World, server:
     assert len(server.asked) == 3
     assert await statements(world) == [
         ("The user's name is Ana.", VERSION),
-        ("The user's city is Porto.", "llm-4:test/model-1"),
+        ("The user's city is Porto.", "llm-5:test/model-1"),
     ]
     await projections_hold(world)
 

@@ -20,7 +20,7 @@ from tests.workers.stages import Crew, KnownEmbedder
 
 GENERATION = 1234
 VECTORS, READERS = "vectors.example.org", "readers.example.org"
-VERSION = "llm-4:test/model-1"
+VERSION = "llm-5:test/model-1"
 
 
 @pytest.fixture

@@ -48,6 +48,11 @@ def deleted(turn: Mapping[str, Any], value: str, quote: str, **more: Any) -> dic
     return {"updated_facts": [], "entities": [], "deleted_facts": [named] if asked else []}
 
 
+def told_of(value: str, fact_id: str = "user_like", key: str = "like") -> dict[str, str]:
+    """Return a known fact as the model reads it."""
+    return {"fact_id": fact_id, "key": key, "value": value}
+
+
 def rights(**settings: Any) -> ModelRights:
     memory = BankMemory(TurnMemorySettings.model_validate(settings))
     return ModelRights(memory.may_model_read, memory.may_model_delete)
@@ -106,9 +111,10 @@ async def test_a_deletion_is_a_proposal_that_profile_and_unit_show(world: World,
     unit = await Units(world.database, now).get(HOST, "default", fact.unit_id)
     assert (unit.state, unit.deletion_proposed_by) == ("active", (message,))
     assert counted() == before | {"proposed": before["proposed"] + 1}
-    # The model gets what was said in its turn alone: no fact that is known, no id.
+    # The model gets what was said in its turn, and the facts of its speaker by then; no id.
     assert [[one["text"] for one in turn["messages"]] for turn in server.asked] == [[LIKES], [ASKS]]
-    assert all(set(turn) == {"kind", "untrusted", "occurred_at", "messages"} for turn in server.asked)
+    assert [turn.get("known_facts") for turn in server.asked] == [None, [told_of("jazz")]]
+    assert all(set(turn) - {"known_facts"} == {"kind", "untrusted", "occurred_at", "messages"} for turn in server.asked)
     for seen in server.server.seen:
         lists = seen.json["tools"][0]["parameters"]["properties"]
         assert list(lists) == ["updated_facts", "deleted_facts", "entities"]
@@ -133,7 +139,7 @@ async def test_where_a_tenant_says_so_the_fact_ends_and_comes_back_with_the_mess
     denial = await Units(world.database, now).get(HOST, "default", former.superseded_by or UUID(int=0))
     assert (former.value, former.state, former.stated) == ("jazz", "contradicted", 2)
     assert (denial.text, denial.sources) == ("The user's like is no longer jazz.", (await message_of(world, "3"),))
-    assert denial.metadata["extractor"] == "llm-4:test/model-1"
+    assert denial.metadata["extractor"] == "llm-5:test/model-1"
     assert denial.expires_at is None
     assert counted() == before | {"applied": before["applied"] + 1}
     await see_equal(world)
@@ -206,3 +212,56 @@ async def test_the_model_is_not_asked_where_a_tenant_or_bank_has_it_off(
     await crew.drain()
     assert (server.asked, await world.statuses(Stage.ENRICHMENT)) == ([], ["skipped"])
     assert not rights(tenants={"default": {"model_reads": False}}).read(HOST, identity.bank_id(HOST, "any"))
+
+
+async def test_a_fact_ends_by_the_names_under_which_it_is_known_and_no_rule_could_guess(
+    world: World, server: Model, crew: Crew
+) -> None:
+    """What a model calls a fact of its own making it can say again: it is told."""
+    first, last = "On Sundays it is the hurdy-gurdy for old Mrs Zo\u00eb.", "That is over, she has moved away."
+    own = {"fact_id": "Sunday habit", "key": "Hurdy-Gurdy (aunt)", "value": "the hurdy-gurdy for old Mrs Zo\u00eb"}
+
+    def say_it(turn: Mapping[str, Any]) -> dict[str, Any]:
+        known = [one for one in turn.get("known_facts", ()) if "hurdy" in one["value"]]
+        read = {"message": 0, "quote": turn["messages"][0]["text"]}
+        fact = {**own, "tier": "L0", "confidence": 0.9, **read}
+        found = [fact] if "Sundays" in read["quote"] else []
+        return {"updated_facts": found, "entities": [], "deleted_facts": [{**one, **read} for one in known]}
+
+    server.says = say_it
+    crew.rights = rights(model_deletions="apply")
+    await said(world, crew, ("1", first))
+    assert await held(world) == [own["value"]]
+    await said(world, crew, ("2", last))
+    assert await held(world) == []
+    assert server.asked[1]["known_facts"] == [told_of(own["value"], "sunday_habit", "hurdy_gurdy_aunt")]
+    await see_equal(world)
+
+
+@pytest.mark.law("L6")
+async def test_a_model_is_told_facts_of_this_speaker_and_bank_alone_from_turns_that_it_has_read(
+    world: World, server: Model, crew: Crew
+) -> None:
+    server.says = lambda _turn: {"updated_facts": [], "entities": []}
+    crew.rights = rights(tenants={"default": {"banks": {"quiet": {"model_reads": False}}}})
+    await said(world, crew, ("1", "I like cinnamon."), user="bo")
+    await said(world, crew, ("2", "I like cardamom."), bank="other")
+    await said(world, crew, ("3", "I like saffron."), bank="quiet")
+    unread, crew.reader = crew.reader, None
+    await said(world, crew, ("4", "I like turmeric."))
+    crew.reader = unread
+    await said(world, crew, ("5", "I like nutmeg."), ("6", "I prefer tea."), ("7", "My pin is 4711."), ("8", "Hm."))
+    assert server.asked[-1]["known_facts"] == [told_of("tea", "user_preference", "preference"), told_of("nutmeg")]
+    # What was forgotten is told no longer; a fact that the turn names goes first.
+    await Units(world.database, now).forget(HOST, "default", await message_of(world, "6"))
+    await said(world, crew, ("9", "I like mace."), ("10", "No more Nutmeg, please!"))
+    assert server.asked[-1]["known_facts"] == [told_of("nutmeg"), told_of("mace")]
+
+
+@pytest.mark.parametrize("most", [0, 3])
+async def test_no_more_known_facts_are_sent_than_a_setting_says(world: World, server: Model, most: int) -> None:
+    one = reader(server.url, max_known_facts=most)
+    crew = Crew(world, reader=one)
+    await said(world, crew, *((f"{n}", f"I like dish number {n}.") for n in range(5)), ("9", "Hm."))
+    assert len(server.asked[-1].get("known_facts", ())) == most
+    await one.close()

@@ -47,10 +47,10 @@ async def test_what_is_embedded_anew_is_what_lacks_the_live_model(elsewhere: Bus
 
 
 async def test_what_is_read_anew_is_read_by_the_stacks_own_model(elsewhere: Busy) -> None:
-    assert (await elsewhere.answer("extract"))["version"] == "llm-4:reads/here"
-    wrong = await elsewhere.run("extract", "--version", "llm-4:of/the-shell")
+    assert (await elsewhere.answer("extract"))["version"] == "llm-5:reads/here"
+    wrong = await elsewhere.run("extract", "--version", "llm-5:of/the-shell")
     assert wrong.exit_code == 2
-    assert f"it has: {VERSION}, llm-4:reads/here" in wrong.stderr
+    assert f"it has: {VERSION}, llm-5:reads/here" in wrong.stderr
 
 
 @pytest.mark.parametrize("command", ["extract", "embed"])

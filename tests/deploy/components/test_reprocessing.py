@@ -18,7 +18,7 @@ from tests.workers.models import Model, fact, facts, model, reader
 from tests.workers.stages import Crew, KnownEmbedder
 
 SAID = "My name is Ana. We moved house to Porto in May."
-LLM = "llm-4:test/model-1"
+LLM = "llm-5:test/model-1"
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from store.text.rules.model import (
     Tier,
     TurnText,
 )
-from workers.extraction.llm.request import MINED_ROLE, TOOL
+from workers.extraction.llm.request import MINED_ROLE, SECRET, TOOL, KnownFact
 
 #: Objects of a reply that are searched for the tool call; what comes after them is not read.
 MOST_OBJECTS = 10_000
@@ -34,7 +34,6 @@ MOST_FACTS, MOST_DELETIONS, MOST_ENTITIES = 64, 16, 256
 MOST_CHARACTERS = 256
 DEFAULT_CONFIDENCE = 0.78
 _NAME = re.compile(r"[^\w]+")
-_SECRET = re.compile(r"passw|secret|token|api_?key|credential|\bpin\b|card_number|iban|cvv", re.IGNORECASE)
 
 Fault = Literal["refused", "truncated", "no_call", "wrong_schema"]
 
@@ -90,15 +89,17 @@ class ModelReading:
     deleted: tuple[ExtractedFact, ...] = ()
 
 
-def parse_answer(reply: Mapping[str, object], turn: TurnText) -> ModelReading:
-    """Return the findings of a reply that the turn supports. Raises NoAnswer."""
+def parse_answer(reply: Mapping[str, object], turn: TurnText, known: Sequence[KnownFact] = ()) -> ModelReading:
+    """Return the findings of a reply that the turn supports; `known` are the facts it was sent. Raises NoAnswer."""
     answer = _find_answer(reply)
     facts = [fact for one in answer.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
     mentions = [mention for one in answer.entities if (mention := _build_mention(one, turn.messages)) is not None]
     mentions = list({(m.ordinal, m.entity): m for m in reversed(mentions)}.values())
     mentions.sort(key=lambda mention: (mention.ordinal, mention.span or TextSpan(-1, -1)))
     facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
-    deleted = [fact for one in answer.deleted_facts if (fact := _build_deletion(one, turn.messages)) is not None]
+    stored = {_normalise_names(one.fact_id, one.key, one.value): one for one in reversed(known)}
+    denials = (_build_deletion(one, turn.messages, stored) for one in answer.deleted_facts)
+    deleted = [fact for fact in denials if fact is not None]
     deleted = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in deleted}.values())
     told = len(answer.updated_facts) + len(answer.deleted_facts) + len(answer.entities)
     dropped = told - len(facts) - len(deleted) - len(mentions)
@@ -160,7 +161,7 @@ def _build_fact(fact: _ModelFact, messages: Sequence[MessageText]) -> ExtractedF
     span = _locate_quote(fact.quote, fact.message, messages)
     if not key or not value or span is None or messages[fact.message].role != MINED_ROLE:
         return None
-    if _SECRET.search(f"{fact_id} {key}"):
+    if SECRET.search(f"{fact_id} {key}"):
         return None
     subject = (messages[fact.message].name or "").strip() or None
     return ExtractedFact(
@@ -177,11 +178,16 @@ def _build_fact(fact: _ModelFact, messages: Sequence[MessageText]) -> ExtractedF
     )
 
 
-def _build_deletion(told: _ModelDeletion, messages: Sequence[MessageText]) -> ExtractedFact | None:
-    """Return the denial of the named fact; it does not pass, as the fact would come back."""
+def _build_deletion(
+    told: _ModelDeletion, messages: Sequence[MessageText], stored: Mapping[tuple[str, str, str], KnownFact]
+) -> ExtractedFact | None:
+    """Return the denial of the named fact, by its stored names; it does not pass, as the fact would come back."""
     fact = _build_fact(_ModelFact(**told.model_dump(), tier=Tier.L0.value), messages)
     if fact is None:
         return None
+    known = stored.get(_normalise_names(told.fact_id, told.key, told.value))
+    if known is not None:
+        fact = replace(fact, fact_id=known.fact_id, key=known.key, value=known.value)
     statement = f"{fact.subject or 'The user'}'s {fact.key.replace('_', ' ')} is no longer {fact.value}."
     return replace(fact, slug=f"{fact.slug}-deleted", statement=statement, denied=True)
 
@@ -204,6 +210,10 @@ def _locate_quote(
     pattern = re.escape(quote)
     found = re.search(rf"(?<!\w){pattern}(?!\w)" if whole_words else pattern, messages[number].content)
     return TextSpan(*found.span()) if found else None
+
+
+def _normalise_names(fact_id: str, key: str, value: str) -> tuple[str, str, str]:
+    return _normalise_identifier(fact_id), _normalise_identifier(key), fold_text(" ".join(value.split()))
 
 
 def _normalise_identifier(name: str) -> str:

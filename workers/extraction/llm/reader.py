@@ -1,15 +1,18 @@
 """A model that reads turns, behind an OpenAI-compatible `/v1/responses`: one call a turn, whose text is not kept."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embeddings.endpoint import Endpoint, EndpointError, EndpointLimits
 from store.text.rules.model import TurnText
 from workers.extraction.llm.answer import ModelReading, NoAnswer, parse_answer
-from workers.extraction.llm.request import MINED_ROLE, build_request, derive_version
+from workers.extraction.llm.request import MINED_ROLE, KnownFact, build_request, derive_version
 from workers.metrics import MODEL_CALLS, MODEL_DROPPED, MODEL_SECONDS
 from workers.settings import EnrichmentSettings
 
+#: The most characters of known facts in a request.
+KNOWN_CHARACTERS = 8_192
 #: Instructions, tool and JSON around the text of a request, and how many bytes a character may become.
 ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 12
 
@@ -26,18 +29,19 @@ class LlmReader:
         """The extractor version of this model's findings."""
         return derive_version(self.settings.model)
 
-    async def read(self, turn: TurnText) -> ModelReading:
-        """Ask the model once and return its findings. Raises EndpointError, NoAnswer."""
+    async def read(self, turn: TurnText, known: Sequence[KnownFact] = ()) -> ModelReading:
+        """Ask the model once and return its findings; `known` facts go along. Raises EndpointError, NoAnswer."""
         settings = self.settings
         body = build_request(
             turn,
+            known,
             model=settings.model,
             max_output_tokens=settings.max_output_tokens,
             max_characters=settings.max_input_characters,
         )
         started, outcome = time.monotonic(), "ok"
         try:
-            found = parse_answer(await self.endpoint.post(body), turn)
+            found = parse_answer(await self.endpoint.post(body), turn, known)
         except (EndpointError, NoAnswer) as error:
             outcome = error.category if isinstance(error, EndpointError) else error.fault
             raise
@@ -57,7 +61,7 @@ def build_reader(settings: EnrichmentSettings) -> LlmReader | None:
     if not settings.enabled:
         return None
     limits = EndpointLimits(
-        request_bytes=settings.max_input_characters * BYTES_A_CHARACTER + ENVELOPE_BYTES,
+        request_bytes=(settings.max_input_characters + KNOWN_CHARACTERS) * BYTES_A_CHARACTER + ENVELOPE_BYTES,
         reply_bytes=settings.max_reply_bytes,
         seconds=settings.timeout_seconds,
     )
