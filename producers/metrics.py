@@ -32,6 +32,12 @@ MAINTENANCE = Counter(
     "mcp_memory_maintenance", "Sessions that maintenance was asked for: done, going on when it answered, or an error",
     ["status"],
 )  # fmt: skip
+PLUGIN_SECONDS = Histogram(
+    "afterturn_plugin_seconds",
+    "Seconds from a request to the memory plugin until its answer, by route",
+    ["route"],
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 5),
+)
 COMPACTION = Counter("mcp_memory_compaction", "Prepared turns whose stored history was cut to fit the token budget")
 SUMMARIES = Counter("afterturn_session_summaries", "Summaries written of the older messages of long sessions")
 CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because their id is known with another body")

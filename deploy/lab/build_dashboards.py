@@ -419,6 +419,24 @@ TURN_TOOLS = Dashboard(
             about="calls of memory_run_maintenance, by outcome",
         ),
         Panel(
+            "Calls over MCP that fail",
+            "percentunit",
+            "afterturn:mcp_errors:ratio_rate5m",
+            about="share of INTERNAL_ERROR; objective: 0.1 %",
+        ),
+        Panel(
+            "Plugin calls failed with 5xx",
+            "percentunit",
+            "afterturn:plugin_errors:ratio_rate5m",
+            about="calls of the memory plugin; an alert fires above 1 %",
+        ),
+        Panel(
+            "Plugin calls, p95",
+            "s",
+            "afterturn:plugin_seconds:p95_5m",
+            about="seconds of a call of the memory plugin; an alert fires above .5 s",
+        ),
+        Panel(
             "Calls without a valid key",
             "ops",
             query_rate("afterturn_unauthenticated_calls_total", "door"),

@@ -176,6 +176,7 @@ class PluginApp:
             response = await self._answer(scope, receive)
         except ClientDisconnect:
             return
+        metrics.PLUGIN_SECONDS.labels(scope["route"].path).observe(time.perf_counter() - begun)
         try:
             await response(scope, receive, ResponseSender(send, self._settings))
         except TooSlow:

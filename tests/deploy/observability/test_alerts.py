@@ -15,6 +15,8 @@ MINUTES = 120
 TURNS = 'afterturn_http_requests_total{method="POST",route="/api/v1/turns",status="%s"}'
 RECALLS = 'afterturn_http_requests_total{method="POST",route="/api/v1/recall",status="%s"}'
 PLUGIN = 'afterturn_http_requests_total{method="POST",route="/v1/namespaces/{namespace}/search",status="%s"}'
+#: The objectives of prepared and acknowledged turns, in milliseconds.
+SLOW = (("before", 300), ("after", 500))
 #: What a healthy service shows: name and value at the start, growth a minute.
 WELL: dict[str, tuple[float, float]] = {
     'up{job="afterturn-api"}': (1, 0),
@@ -38,6 +40,16 @@ WELL: dict[str, tuple[float, float]] = {
     'mcp_memory_tool_calls_total{tool="memory_search",code="INTERNAL_ERROR"}': (1, 0),
     PLUGIN % 200: (0, 600),
     PLUGIN % 503: (0, 0),
+    **{f'mcp_memory_{name}_turn_duration_ms_bucket{{le="{limit}.0"}}': (0, 600) for name, limit in SLOW},
+    **{
+        f'mcp_memory_{name}_turn_duration_ms_bucket{{le="{rest}"}}': (0, 600)
+        for name, _ in SLOW
+        for rest in ("1000.0", "+Inf")
+    },
+    **{
+        f'afterturn_plugin_seconds_bucket{{route="/v1/search",le="{limit}"}}': (0, 600)
+        for limit in ("0.5", "1.0", "+Inf")
+    },
     'afterturn_shed_total{what="batches"}': (7, 0),
     "afterturn_disk_free_bytes": (5e10, 0),
     'afterturn_stage_leases_lost_total{stage="extraction"}': (2, 0),
@@ -95,6 +107,9 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float] | None], dict[str, str]]] 
         {"tool": "memory_search"},
     ),
     "AfterturnPluginErrors": ({PLUGIN % 503: (0, 12)}, {}),
+    "AfterturnBeforeTurnSlow": ({'mcp_memory_before_turn_duration_ms_bucket{le="300.0"}': (0, 500)}, {}),
+    "AfterturnAfterTurnSlow": ({'mcp_memory_after_turn_duration_ms_bucket{le="500.0"}': (0, 500)}, {}),
+    "AfterturnPluginSlow": ({'afterturn_plugin_seconds_bucket{route="/v1/search",le="0.5"}': (0, 500)}, {}),
     "AfterturnSheddingLoad": ({'afterturn_shed_total{what="batches"}': (0, 1)}, {"what": "batches"}),
     "AfterturnDiskLow": ({"afterturn_disk_free_bytes": (1e9, 0)}, {}),
     "AfterturnLeasesLost": (
