@@ -50,6 +50,7 @@ LIVE: Mapping[str, tuple[str, ...]] = {
     "tests/deploy/test_managed_postgres.py": (),
     "tests/deploy/test_outside_services.py": ("test_a_worker_does_not_start_with_a_domain_for_an_address",),
     "tests/deploy/test_plugin_cut_over.py": ("test_the_page_names_the_commands_that_are_tried",),
+    "tests/deploy/test_plugin_services.py": (),
     "tests/deploy/test_point_in_time.py": (),
     "tests/deploy/test_up.py": ("test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing",),
     "tests/deploy/worker/test_maintenance.py": (),

@@ -154,6 +154,9 @@ async def test_clients_that_start_a_program_reach_the_same_memory(
             assert [tool.name for tool in (await client.list_tools()).tools] == SERVED
             kept = await call(client, "memory_after_turn", turn_id="1", input_items=[said("The roses need water")])
             assert kept == {"ok": True, "project": "garden"}
+            for _ in range(3):
+                told = await refusal(client, "memory_after_turn", turn_id="2", input_items=[said("x" * 3 * 2**20)])
+                assert (told["code"], told["retryable"]) == ("INVALID_ARGUMENT", False)
             assert (await call(client, "memory_search", query="roses"))["results"]
     async with client_of(world, ana) as client:
         assert (await call(client, "memory_search", query="roses"))["results"] == []
