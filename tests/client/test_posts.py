@@ -5,10 +5,11 @@ import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import certifi
 import pytest
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.posts import Posts
-from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply
+from afterturn_client.transport import CERTIFICATES, MAX_REPLY_BYTES, Lost, Reply, trusted_certificates
 
 from tests.client.loopback import closed_port, everything_in, loopback, raw_server, without_proxies
 from tests.client.talker import FINE, Talker, serving
@@ -256,6 +257,16 @@ async def test_the_environments_proxy_is_asked_for_what_is_not_on_this_machine(
             assert isinstance(await sending.send(PATH, BODY), Reply)
             assert isinstance(await local.send(PATH, BODY), Reply)
     assert [seen.headers["host"] for seen in proxy.seen] == ["gateway.test", proxy.url.removeprefix("http://")]
+
+
+def test_certificates_are_read_once_for_each_place_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CERTIFICATES:
+        monkeypatch.delenv(name, raising=False)
+    local, usual = trusted_certificates("http://127.0.0.1:1"), trusted_certificates("https://gateway.test")
+    assert trusted_certificates("https://other.test") is usual
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    assert trusted_certificates("https://gateway.test") is not usual
+    assert trusted_certificates("http://127.0.0.1:1") is local
 
 
 async def test_a_proxy_that_refuses_has_let_nothing_through(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,14 @@ An httpx exception keeps the request, and with it the key and the text. So it is
 import asyncio
 import ipaddress
 import json
+import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -28,6 +29,8 @@ from afterturn_client.tracing import current_traceparent
 #: A client of httpx: one that blocks, or one that awaits.
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 
+#: Variables of the environment that name trusted certificates.
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 #: An answer longer than this many bytes is read no further.
 MAX_REPLY_BYTES = 32 * 1024 * 1024
 
@@ -152,7 +155,14 @@ def open_client(kind: type[C], **options: Any) -> C:
 
 def trusted_certificates(base_url: str) -> ssl.SSLContext:
     """Return httpx's trusted certificates, cached: reading them takes longer than a hundred calls."""
-    return httpx.create_ssl_context(trust_env=not is_loopback_url(base_url))
+    named = () if is_loopback_url(base_url) else tuple(os.environ.get(name) for name in CERTIFICATES)
+    return _read_certificates(named)
+
+
+@lru_cache(maxsize=8)
+def _read_certificates(named: tuple[str | None, ...]) -> ssl.SSLContext:
+    """Return the certificates that the environment names; those of httpx where none may be named."""
+    return httpx.create_ssl_context(trust_env=bool(named))
 
 
 def proxy_of(base_url: str) -> str | None:
