@@ -264,11 +264,11 @@ async def lock_words(connection: AsyncConnection, bank: UUID) -> None:
     await connection.execute(LOCK_WORDS, {"bank": bank})
 
 
-async def index_words(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
-    """Move the waiting words of at most UNITS_LIMIT units into the word index; return whether more may wait.
+async def index_words(connection: AsyncConnection, host: UUID, bank: UUID, limit: int = UNITS_LIMIT) -> bool:
+    """Move the waiting words of at most `limit` units into the word index; return whether more may wait.
 
     Neither takes nor waits for the locks of deriving writers.
     """
     await connection.execute(LIVING, {"bank": bank})
-    arguments = {"host": host, "bank": bank, "units": UNITS_LIMIT, "back": False}
-    return bool((await connection.execute(POST_WORDS, arguments)).one().carried == UNITS_LIMIT)
+    arguments = {"host": host, "bank": bank, "units": limit, "back": False}
+    return bool((await connection.execute(POST_WORDS, arguments)).one().carried == limit)
