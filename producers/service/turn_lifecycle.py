@@ -413,7 +413,7 @@ def _trim_to_budget(
 
 def _tell_earlier(earlier: EarlierMessages, told: RecalledContext, most: int, counter: TokenCounter) -> list[Item]:
     """Return the summary of what is not shown, with the rule where nothing else brings it, within `most` tokens."""
-    rule = [] if told.items() else [build_rule()]
+    rule = [build_rule()] if told.is_empty else []
     room = most - sum(count_tokens(rule, counter))
     entries = choose_entries(earlier.digest(), room, counter)
     while entries:

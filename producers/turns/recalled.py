@@ -31,9 +31,14 @@ class RecalledContext:
     chunks: Sequence[dict[str, Any]] = ()
     form: FrameForm = "lines"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is recalled."""
+        return not (self.facts or self.insights or self.chunks)
+
     def items(self) -> list[Item]:
         """Return the rule and the frame as items; none where the context is empty."""
-        if not (self.facts or self.insights or self.chunks):
+        if self.is_empty:
             return []
         told = {"facts": [fact_json(one) for one in self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
         text = frame_json(told) if self.form == "json" else self._print_lines()
