@@ -72,7 +72,9 @@ class _Run:
 
 def may_hold_piece(low: str) -> bool:
     """Return whether a piece could be in a text, of which small letters are given: most have no sign of one."""
-    return any(sign in low for sign in _JSON_SIGNS) or ("[" in low and _NUMBERED.search(low) is not None)
+    if '"' in low and any(sign in low for sign in _JSON_SIGNS):
+        return True
+    return "[" in low and _NUMBERED.search(low) is not None
 
 
 def find_pieces(text: str, ends_note: Callable[[str], bool]) -> Iterator[tuple[int, int]]:

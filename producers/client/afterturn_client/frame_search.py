@@ -157,8 +157,13 @@ def find_frames(text: str) -> list[tuple[int, int]]:
     if not _may_hold(text):
         return []
     spans = [found.span() for found in _OWN_FORM.finditer(text) if _is_ours(found[1] or found[3], found[2] or found[4])]
-    found = [one for view in read_views(text) for one in _find_in_view(text, view, spans)]
-    found.extend(_find_pieces(text))
+    found = list[Found]()
+    pieces = may_hold_piece(fold_letters(text))
+    for view in read_views(text):
+        found += _find_in_view(text, view, spans)
+        # What is escaped is quoted: where a piece of that ends cannot be seen.
+        found += _find_pieces(text, view) if pieces else ()
+        pieces = False
     # What is a whole frame in one view may look like a part of one in a view that still has its escapes.
     for tags, start, end in sorted(found, key=lambda one: one[0]):
         at = bisect_left(spans, (start, end))
@@ -336,9 +341,8 @@ def _find_in_view(text: str, view: TextView, known: Sequence[tuple[int, int]]) -
         yield tags, _find_mark(text, start, stop), stop
 
 
-def _find_pieces(text: str) -> Iterator[Found]:
-    """Yield where pieces without a tag or a note stand; only as they are or with marks: what is escaped is quoted."""
-    view = next(read_views(text))
+def _find_pieces(text: str, view: TextView) -> Iterator[Found]:
+    """Yield where pieces without a tag or a note stand."""
     for begin, end in find_pieces(view.text, lambda line: _is_end_of_note(line, _LEAST_END)):
         start, stop = view.locate(begin, end)
         yield NO_TAG, _find_mark(text, start, stop), stop
