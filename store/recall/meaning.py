@@ -70,7 +70,7 @@ class QuestionEmbedder:
 
         Whom it names is known only then: the words are replaced that named speakers in the bank's last questions. The
         first question to a bank waits, and so does a long one, which would take long to embed twice. A prepared turn
-        took 22 -> 20 ms, a recall 14.2 -> 13.0 ms, as medians of twelve alternating runs.
+        took 22 -> 20 ms, a recall 14.2 -> 13.0 ms, as medians of twelve alternating rounds.
         """
         text = state.question.text
         if EFFORT * len(text) >= LONG_CHARACTERS:
