@@ -161,7 +161,7 @@ HEARD: Mapping[str, str] = {
 - button "Count"
 - table "Dead letters":
   - rowgroup:
-    - row "Rejected Queue Tenant Message Attempts Reason Content Do"
+    - row "Rejected Queue Message Attempts Reason Do"
   - rowgroup:
     - row:
       - cell "Retry Drop":

@@ -22,7 +22,7 @@ export function Letters({ query }) {
     say(text);
     setRound(round + 1);
   };
-  const columns = [t("letters.died"), t("letters.queue"), t("work.tenant"), t("letters.kind"), t("work.attempts"), t("letters.reason"), t("letters.kept"), t("work.do")];
+  const columns = [t("letters.died"), t("letters.queue"), t("letters.kind"), t("work.attempts"), t("letters.reason"), t("work.do")];
   const rows = ({ letters }) =>
     letters.length
       ? [html`<${Table} label=${t("letters.title")} columns=${columns} rows=${letters.map((one) => describe(one, setOpen))} />`]
@@ -53,12 +53,10 @@ function describe(letter, setOpen) {
   const act = (action) => html`<button type="button" class="small" onClick=${() => setOpen({ action, letter })}>${t(`work.${action}`)}</button>`;
   return [
     html`<${Moment} at=${letter.died_at} />`,
-    html`<span class="strong">${letter.queue}</span>`,
-    html`<${Said} text=${letter.tenant} most=${80} />`,
-    t(`letters.kind.${letter.kind}`),
+    html`<span class="strong">${letter.queue}</span><br /><span class="quiet"><${Said} text=${letter.tenant} most=${80} /></span>`,
+    html`${t(`letters.kind.${letter.kind}`)}<br /><span class="quiet">${t("letters.bytes", { n: number(letter.size_bytes) })}, ${t(`letters.kept.${letter.content_kept}`)}</span>`,
     number(letter.attempts),
     html`<${Said} text=${`${letter.code}: ${letter.reason}`} most=${400} />`,
-    html`${t(`letters.kept.${letter.content_kept}`)} <span class="quiet">${t("letters.bytes", { n: number(letter.size_bytes) })}</span>`,
     html`<span class="row tight">${letter.content_kept && act("retry")} ${act("drop")}</span>`,
   ];
 }
