@@ -17,7 +17,7 @@ from tests.deploy.api.test_process import api, environment, live
 from tests.patience import PATIENCE_S
 from tests.servers import TestPostgres, TestValkey
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.live
 
 FLOOD = 32
 #: Calls of the flooding tenant that may end during one call of the other: a few, as its share lets two work at a time.

@@ -121,6 +121,7 @@ async def test_a_missing_plugin_or_an_unusable_database_url_ends_with_status_2(t
     assert (result.status, "DATABASE_URL" in result.err, "hush" in result.err) == (2, True, False)
 
 
+@pytest.mark.live
 async def test_the_whole_way_over_processes_a_kill_and_back(
     legacy: LegacyDatabase, plugin: Plugin, tmp_path: Path
 ) -> None:
