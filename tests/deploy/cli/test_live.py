@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -47,10 +47,11 @@ COMMAND = [sys.executable, "-P", "-c", "from deploy.cli import main; main()"]
 class Live:
     """The running product in a data folder, and its commands."""
 
-    def __init__(self, data: Path, ready: str) -> None:
+    def __init__(self, data: Path, ready: str, printed: str = "") -> None:
         self.data = data
-        #: What `up` said when it was ready.
+        #: What `up` said when it was ready, and what it printed after that.
         self.told: dict[str, Any] = json.loads(ready.removeprefix("READY "))
+        self.printed = printed
 
     @property
     def stack(self) -> Stack:
@@ -85,12 +86,21 @@ def up(data: Path, *options: str, **environment: str) -> Iterator[Live]:
             assert process.stdout is not None
             ready = process.stdout.readline()
             assert ready.startswith("READY ")
-            yield Live(data, ready)
+            yield Live(data, ready, "".join(read_to_the_last(process.stdout)))
             process.terminate()
             process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
     finally:
         remove(data)
+
+
+def read_to_the_last(output: IO[str]) -> Iterator[str]:
+    """Yield the lines that `up` prints once it is ready."""
+    while line := output.readline():
+        yield line
+        if line.startswith("Logs are in "):
+            return
+    raise AssertionError
 
 
 @pytest.fixture(scope="module")
@@ -357,14 +367,16 @@ async def test_a_history_of_items_is_kept_whole_and_given_back_before_the_next_t
 
 
 async def test_a_link_of_the_console_signs_in_once_with_the_keys_of_the_stack(live: Live) -> None:
-    link = (await asyncio.to_thread(live.answer, "console"))["url"]
-    page, _, code = link.partition("#link=")
-    async with httpx.AsyncClient(base_url=live.stack.api) as browser:
-        shown = await browser.get(page)
-        assert "default-src 'none'" in shown.headers["content-security-policy"]
-        reply = await browser.post("/api/v1/console/session", json={"link": code})
-        assert (reply.status_code, reply.json()["tenant"], reply.json()["operator"]) == (201, "default", True)
-        browser.headers["x-console-session"] = reply.json()["session"]
-        assert (await browser.get("/api/v1/banks")).status_code == 200
-        assert (await browser.get("/api/v1/operator/status")).status_code == 200
-        assert (await browser.post("/api/v1/console/session", json={"link": code})).status_code == 401
+    printed = re.findall(r"Console \(this link signs in once\): (\S+)", live.printed)
+    for link in (*printed, (await asyncio.to_thread(live.answer, "console"))["url"]):
+        page, _, code = link.partition("#link=")
+        async with httpx.AsyncClient(base_url=live.stack.api) as browser:
+            shown = await browser.get(page)
+            assert "default-src 'none'" in shown.headers["content-security-policy"]
+            reply = await browser.post("/api/v1/console/session", json={"link": code})
+            assert (reply.status_code, reply.json()["tenant"], reply.json()["operator"]) == (201, "default", True)
+            browser.headers["x-console-session"] = reply.json()["session"]
+            assert (await browser.get("/api/v1/banks")).status_code == 200
+            assert (await browser.get("/api/v1/operator/status")).status_code == 200
+            assert (await browser.post("/api/v1/console/session", json={"link": code})).status_code == 401
+    assert len(printed) == 1
