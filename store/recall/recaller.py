@@ -48,7 +48,15 @@ from store.recall.rules import mute_lines
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer
-from store.recall.supersession import COMPARED, NEWER, find_successors, list_with_successors, put_newer_first
+from store.recall.supersession import (
+    COMPARED,
+    NEWER,
+    find_alike,
+    find_successors,
+    list_with_successors,
+    put_newer_first,
+    put_newer_of_alike_first,
+)
 from store.recall.time_arm import TimeArm
 from store.recall.told_times import resolve_times
 from store.recall.vector_writeback import VectorWriteback
@@ -275,9 +283,9 @@ class Recaller:
             ranking = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
             return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), max(wanted, COMPARED)))
 
-        def followed() -> Mapping[int, Sequence[int]]:
+        def followed() -> tuple[Mapping[int, Sequence[int]], Sequence[tuple[int, int]]]:
             said = [] if NEWER in query.without else [(pool.candidates[one.index], one.said_last) for one in distinct]
-            return find_successors(said, state.question.text)
+            return find_successors(said, state.question.text), find_alike(said)
 
         state.characters += sum(len(candidate.text) for candidate in pool.candidates)
         # The texts of reflections, which are in no index, are analysed.
@@ -288,7 +296,7 @@ class Recaller:
         await asyncio.sleep(0)
         ranking, distinct = await run_off_loop(effort, ranked)
         await asyncio.sleep(0)
-        successors = await run_off_loop(effort, followed)
+        successors, alike = await run_off_loop(effort, followed)
         state.steps.done("rank")
         kept: Sequence[int] = range(min(wanted, len(distinct)))
         if query.ends_early:
@@ -302,6 +310,9 @@ class Recaller:
             _build_recalled(one, pool, ranking, texts, units, question=state.question.text, explain=query.explain)
             for one, units in zip(best, later, strict=True)
         ]
+        told = dict(zip(places, items, strict=True))
+        near = [(told[older].unit_id, told[newer].unit_id) for older, newer in alike if {older, newer} <= told.keys()]
+        items = list(put_newer_of_alike_first(items, near))
         named = find_named_speakers(state.question, state.speakers)
         length = state.statistics.mean_length
         flags = weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)

@@ -10,18 +10,22 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import combinations
+from itertools import combinations, permutations
+from uuid import UUID
 
 from store.recall.pool import Candidate
 from store.recall.query import Recalled
 from store.text.rules.changes import leaves_more, read_statement, takes_place
 from store.text.rules.facts import MINED_ROLE
-from store.text.terms import split_words
+from store.text.terms import analyse_text, split_words
 
 #: The name in `RecallQuery.without` that leaves this out, and in explanations what it adds to the later statement.
 NEWER = "newer"
 #: Units of an answer, the best, that are compared with each other.
 COMPARED = 24
+#: Units of an answer, the best, of which the newer of two that are alike goes first; the share of the older one's score
+#: that it needs, and how many terms, and what share of the shorter one's, both have.
+FIRST, NEAR, SHARED, SHARED_PART = 5, 0.7, 2, 0.4
 
 
 def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str = "") -> Mapping[int, Sequence[int]]:
@@ -44,6 +48,44 @@ def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str =
                 if not leaves_more(read[later], read[place], asked):
                     found[place].append(later)
     return found
+
+
+def find_alike(units: Sequence[tuple[Candidate, datetime]]) -> Sequence[tuple[int, int]]:
+    """Return the places of a person's statements that share much of their words: the older one's and the newer one's.
+
+    One says much the same of something else, or another thing of the same: which of both, no rule saw. Only the first
+    of the answer are compared.
+    """
+    said = [
+        (place, at, unit, analyse_text(unit.text).counts.keys())
+        for place, (unit, at) in enumerate(units[:FIRST])
+        if unit.role == MINED_ROLE and unit.whole and not unit.pinned
+    ]
+    return [
+        (older[0], newer[0])
+        for older, newer in permutations(said, 2)
+        if older[1] < newer[1]
+        and (older[2].user_id, older[2].speaker) == (newer[2].user_id, newer[2].speaker)
+        and len(older[3] & newer[3]) >= max(SHARED, SHARED_PART * min(len(older[3]), len(newer[3])))
+    ]
+
+
+def put_newer_of_alike_first(items: Sequence[Recalled], alike: Sequence[tuple[UUID, UUID]]) -> Sequence[Recalled]:
+    """Return the items with the newer of two that are alike, and score about the same, before the older one.
+
+    All are among the first of the answer: these stay the first, in another order.
+    """
+    known = {item.unit_id: item for item in items}
+    near = [
+        (older, newer)
+        for older, newer in alike
+        if not (known[older].successors or known[newer].successors) and known[newer].score >= NEAR * known[older].score
+    ]
+    if not near:
+        return items
+    for older, newer in sorted(near, key=lambda pair: (known[pair[1]].occurred_at, pair[1])):
+        known[newer] = _raise_above(known[newer], known[older].score)
+    return sorted(known.values(), key=lambda item: (-item.score, item.unit_id))
 
 
 def put_newer_first(items: Sequence[Recalled]) -> Sequence[Recalled]:

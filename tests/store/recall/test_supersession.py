@@ -103,3 +103,19 @@ async def test_a_pinned_statement_is_never_former(memory: Memory) -> None:
     [pinned] = [item for item in await ask(memory) if item.text == OLD]
     await Units(memory.database, lambda: NOON).pin(memory.host, BANK, pinned.unit_id, pinned=True)
     assert shown(await ask(memory)) == [(OLD, False), (NEW, False)]
+
+
+FORMERLY, SINCE = "Peter writes my training plans on Sunday.", "Since May my training plans are by Bojana."
+
+
+async def test_of_two_that_are_alike_the_newer_goes_first_where_no_rule_sees_a_change(memory: Memory) -> None:
+    await tell(memory, FORMERLY, "I water the plants on Monday.", SINCE)
+    question = "Who writes my training plans?"
+    assert shown(await ask(memory, question, without=[NEWER]))[0] == (FORMERLY, False)
+    assert shown(await ask(memory, question))[:2] == [(SINCE, False), (FORMERLY, False)]
+
+
+async def test_of_two_of_other_users_or_on_another_subject_the_better_one_goes_first(memory: Memory) -> None:
+    await tell(memory, FORMERLY, user="ann")
+    await tell(memory, "I water the plants on Monday.", SINCE, user="bob")
+    assert shown(await ask(memory, "Who writes my training plans?"))[0] == (FORMERLY, False)
