@@ -216,7 +216,7 @@ HEARD: Mapping[str, str] = {
 """,
     "doctor": f"""
 - heading "Doctor" [level=1]
-- button "Check again"{OPERATE}- status: /Nothing fails/
+- button "Check again"{OPERATE}- status: /seen from process/
 - list:
   - listitem:
     - paragraph: PostgreSQL version
