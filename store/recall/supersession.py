@@ -25,7 +25,7 @@ NEWER = "newer"
 COMPARED = 24
 #: Units of an answer, the best, of which the newer of two that are alike goes first; the share of the older one's score
 #: that it needs, and how many terms, and what share of the shorter one's, both have.
-FIRST, NEAR, SHARED, SHARED_PART = 5, 0.7, 2, 0.4
+FIRST, NEAR, SHARED, SHARED_PART = 5, 0.85, 2, 0.5
 
 
 def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str = "") -> Mapping[int, Sequence[int]]:
