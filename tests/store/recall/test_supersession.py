@@ -105,7 +105,7 @@ async def test_a_pinned_statement_is_never_former(memory: Memory) -> None:
     assert shown(await ask(memory)) == [(OLD, False), (NEW, False)]
 
 
-FORMERLY, SINCE = "Peter writes my training plans on Sunday.", "Since May my training plans are by Bojana."
+FORMERLY, SINCE = "Peter writes my training plans.", "Bojana writes my new training plans."
 
 
 async def test_of_two_that_are_alike_the_newer_goes_first_where_no_rule_sees_a_change(memory: Memory) -> None:
