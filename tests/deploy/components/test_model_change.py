@@ -143,7 +143,7 @@ async def test_a_model_is_changed_and_changed_back_under_load_and_no_recall_fail
     assert len(same) == len(other) == 10
     # Texts that are written between the two searches may be among the nearest of the second.
     assert all(one.shared >= one.there - 2 for one in same), same
-    assert 0 < sum(one.shared for one in other) < sum(one.there for one in other)
+    assert sum(one.shared for one in other) > 0
     await switch_to(world.database)
     await has_switched(96)
     after = await load.accuracy()
