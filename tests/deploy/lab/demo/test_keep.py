@@ -1,6 +1,7 @@
 """`afterturn demo --keep`: its memory stays to be looked at in the console, until Ctrl-C.
 
-With AFTERTURN_PICTURES=FOLDER (`make pictures`) the pictures of README and docs are written there.
+With AFTERTURN_PICTURES=FOLDER (`make pictures`) the pictures of README and docs are written there; with
+AFTERTURN_LOOKS=FOLDER one of every page, at each width and in both themes, to be looked at.
 """
 
 import asyncio
@@ -39,6 +40,40 @@ PICTURES = {
 #: Those that README and docs show; the others are looked at in both themes alone.
 SHOWN = frozenset({"memory", "recall"})
 WIDTH, HEIGHT, QUALITY = 1280, 900, 80
+#: Every page, by the name of its picture: its address, and what it shows of the demo's memory.
+PAGES = {
+    "banks": ("memory", "demo"),
+    "sessions": ("bank?bank=demo", "january-first-talk"),
+    "units": ("bank?bank=demo&view=units", "Ines"),
+    "facts": ("bank?bank=demo&view=facts", "Ines"),
+    "memories": ("bank?bank=demo&view=memories", "single memory"),
+    "entities": ("bank?bank=demo&view=entities", "Mentions"),
+    "documents": ("bank?bank=demo&view=documents", "document"),
+    "directives": ("bank?bank=demo&view=directives", "directive"),
+    "reflections": ("bank?bank=demo&view=reflections", "reflection"),
+    "session": ("session?bank=demo&session_id=january-first-talk", "Accepted"),
+    "people": ("people", "What is known of a person"),
+    "person": ("person?name=Ines&bank=demo", "Ines's birthday is 3 April"),
+    "around": ("around?name=Ines&bank=demo", "Units with both"),
+    "work": ("work", "the oldest first"),
+    "letters": ("letters", "There is no turn queue"),
+    "now": ("now", "projection"),
+    "operate": ("operate", "default"),
+    "targets": ("targets", "Whose turns are delivered"),
+    "vectors": ("vectors", "live"),
+    "audit": ("audit", "GET /api/v1"),
+    "settings": ("settings", "api.console.enabled"),
+    "doctor": ("doctor", "PostgreSQL version"),
+    "erasure": ("erasure", "Count what would go"),
+}
+#: Pages that are reached by a link of another one: that one's address, the link, and what they show.
+LINKED = {
+    "turn": ("session?bank=demo&session_id=january-first-talk", "main table tbody a", "Messages"),
+    "unit": ("bank?bank=demo&view=units", "main a.card.unit", "Facts drawn from it"),
+    "tenant": ("operate", "main table tbody a", "the whole tenant"),
+}
+#: From a telephone to a large screen, in pixels.
+WIDTHS = (400, 1280, 1920)
 #: The most bytes of one picture.
 MOST_BYTES = 80_000
 
@@ -96,6 +131,36 @@ async def test_the_console_shows_the_memory_of_the_demo(kept: KeptDemo, folder: 
                 file = f"{name}-dark" if dark else name
                 if file in SHOWN:
                     (folder / f"{file}.webp").write_bytes(picture)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_every_page_shows_the_demo_at_every_width(kept: KeptDemo, *, dark: bool) -> None:
+    api, looks = kept.find(LINK)[1], os.environ.get("AFTERTURN_LOOKS")
+    async with open_browser() as browser, visit(browser, api, dark=dark) as visitor:
+        await visitor.page.goto(f"{api}/console{await asyncio.to_thread(make_link, kept)}")
+        await visitor.page.get_by_role("button", name="Sign out").wait_for()
+        for width in WIDTHS:
+            await visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+            for name in (*PAGES, *LINKED, "recall"):
+                await walk_to(visitor, name)
+                if width == WIDTH:
+                    assert await visitor.find_serious_faults() == [], name
+                if looks:
+                    path = Path(looks) / f"{name}-{width}{'-dark' if dark else ''}.png"
+                    await visitor.picture(path)
+
+
+async def walk_to(visitor: Visitor, name: str) -> None:
+    """Open a page, and wait until it shows what it has to show."""
+    if name in LINKED:
+        address, link, text = LINKED[name]
+        await show(visitor, address, "", PAGES[next(page for page, (at, _) in PAGES.items() if at == address)][1])
+        await visitor.page.locator(link).first.click()
+        await visitor.sees(text)
+        assert await visitor.fits(), name
+        return
+    address, question, text = PICTURES[name] if name == "recall" else (PAGES[name][0], "", PAGES[name][1])
+    await show(visitor, address, question, text)
 
 
 def make_link(kept: KeptDemo) -> str:
