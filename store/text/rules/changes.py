@@ -132,7 +132,8 @@ class Sentence:
 
         Of those who move something ("they pushed the deadline") it does not speak.
         """
-        words = self.words[1:] if self.words[:1] == _MOVERS and self.words[1] in MOVES_AND_SETS else self.words
+        moved = self.words[:1] == _MOVERS and not MOVES_AND_SETS.isdisjoint(self.words[1:2])
+        words = self.words[1:] if moved else self.words
         return tuple(not foreign.isdisjoint(words) for foreign in _FOREIGN)
 
     @cached_property

@@ -227,6 +227,8 @@ def cut_former(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool
         return lows, names, False
     end = next((nth for nth in range(at + 2, len(lows)) if lows[nth] in {",", "but", "and", "now", "until"}), len(lows))
     clause = lows[at + 2 : end]
+    if not clause:  # "I used to, but no more"
+        return lows, names, False
     if clause[0] == "be":
         clause[0] = "am" if lows[at - 1] == "i" else _pick_copula(lows[:at])
     return lows[:at] + clause, names[:at] + names[at + 2 : end], True

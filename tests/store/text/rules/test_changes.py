@@ -6,6 +6,8 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from deploy.lab.bench.quality.changes import FILE
 from store.text.known_texts import KnownTexts
@@ -149,6 +151,75 @@ def test_what_is_asked_for_and_was_not_replaced_is_not_former(earlier: str, late
 def test_what_is_asked_for_and_was_replaced_is_former(earlier: str, later: str, question: str) -> None:
     assert replaces(later, earlier)
     assert not leaves_more(read_statement(later), read_statement(earlier), frozenset(split_words(question)))
+
+
+WORDS = [
+    "they",
+    "i",
+    "we",
+    "the",
+    "a",
+    "now",
+    "actually",
+    ",",
+    "not",
+    "no",
+    "longer",
+    "moved",
+    "set",
+    "make",
+    "put",
+    "is",
+    "are",
+    "be",
+    "will",
+    "to",
+    "from",
+    "for",
+    "at",
+    "on",
+    "in",
+    "5",
+    "ten",
+    "monday",
+    "june",
+    "new",
+    "my",
+    "our",
+    "budget",
+    "port",
+    "turned",
+    "there",
+    "it",
+    "that",
+    "works",
+    "and",
+    "but",
+    "so",
+    "cancelled",
+    "booked",
+    "of",
+    "mg",
+    "used",
+    "anymore",
+    "instead",
+    "went",
+    "up",
+    "let's",
+    "switched",
+    "Ann",
+    ".",
+    "²",
+    "7pm",
+    "½",
+]
+
+
+@given(*[st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join)] * 2)
+@example("They now", "The budget is 5.")
+@example("I used to, but not any more.", "I smoke.")
+def test_words_of_the_rules_in_any_order_are_read_without_an_error(later: str, earlier: str) -> None:
+    assert takes_place(read_statement(later), read_statement(earlier)) in {True, False}
 
 
 def test_a_long_text_and_nothing_have_no_sentences() -> None:
