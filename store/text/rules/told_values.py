@@ -3,7 +3,7 @@
 Two such sentences are about the same if they name one subject but for words such as "date", which the value tells.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import MappingProxyType
@@ -12,75 +12,25 @@ from store.text.rules.gazetteer import word_groups, word_list
 from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, Worded, is_count, is_counted, tell_kind
 from store.text.terms import analyse_text
 
-#: Verbs of a change, and of those that need no preposition before a number.
+
+def _list_terms(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(analyse_text(" ".join(words)).counts)
+
+
+#: Verbs of a change, and those of them that need no preposition before a number.
 _SETS = frozenset({"make", "set", "put", "turned"})
 MOVES_AND_SETS = word_list("change", "moves") | _SETS
 #: What stands before a subject or a verb and is no part of it.
-_LEADING = frozenset(
-    {"i", "we", "they", "you", "please", "let", "us", "just", "has", "have", "had", "was", "were", "is", "are", "got"}
-    | {
-        "been",
-        "be",
-        "being",
-        "get",
-        "gets",
-        "will",
-        "can",
-        "then",
-        "so",
-        "ok",
-        "okay",
-        "oh",
-        "my",
-        "our",
-        "this",
-        "that",
-    }
-)
+_LEADING = word_list("change", "leading")
 _TRAILING = frozenset({"up", "down", "back", "forward", "out", "over", "again"})
 _ROSE = (("went", "up"), ("went", "down"), ("dropped", "to"), ("grew", "to"))
 _COPULAS, _UNTIL = frozenset({"is", "are", "am"}), frozenset({"to", "until", "till"})
-_BEFORE_VALUE = PLACED | {
-    "to",
-    "for",
-    "from",
-    "until",
-    "till",
-    "called",
-    "named",
-    "down",
-    "up",
-    "only",
-    "about",
-    "around",
-}
-_BEHIND_VALUE = PLACED | {",", "and", "but", "because", "since", "for", "of", "as", "when", "after", "before", "please"}
+_BEFORE_VALUE = PLACED | word_list("change", "before")
+_BEHIND_VALUE = PLACED | {","} | word_list("change", "behind")
 #: Words of a subject that its value tells as well.
-_TOLD_BY_VALUE = frozenset(
-    term
-    for word in (
-        *("date", "time", "day", "number", "new", "current", "total", "exact", "final", "price", "name"),
-        *(
-            "kept",
-            "stored",
-            "located",
-            "hosted",
-            "held",
-            "scheduled",
-            "planned",
-            "set",
-            "due",
-            "comes",
-            "lives",
-            "starts",
-            "begins",
-            "leaves",
-        ),
-    )
-    for term in analyse_text(word).counts
-)
+_TOLD_BY_VALUE = _list_terms(word_list("change", "told"))
 #: What may stand before the name of a thing: "ticket BILL-204".
-_KINDS_OF_THINGS = frozenset(term for word in ("ticket", "issue", "flag") for term in analyse_text(word).counts)
+_KINDS_OF_THINGS = _list_terms(word_list("change", "things"))
 _EXCLUDING: Mapping[str, frozenset[str]] = MappingProxyType(
     {word: states for states in word_groups("change", "states") for word in states}
 )
@@ -138,11 +88,8 @@ def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
     if words[0] in _FIRST and words[2:3] == ("new",):  # "I got a new number: 555"
         number = next((nth for nth in range(3, len(words)) if is_counted(words[nth])), -1)
         return _build(sentence, words[3:number], number) if number > 0 else None
-    if changed and _find_time(words) > 0:
-        return read_stated_value(sentence)
-    if _find_copula(words) > 0 and (changed or "new" in words[:2]):
-        return read_stated_value(sentence)
-    return None
+    said = _find_copula(words) > 0 or (changed and _find_time(words) > 0)
+    return read_stated_value(sentence) if said and (changed or "new" in words[:2]) else None
 
 
 def is_state(told: ToldValue) -> bool:
@@ -217,7 +164,7 @@ def _build(sentence: Worded, subject: Sequence[str], at: int) -> ToldValue | Non
 
 
 def _is_move(words: Sequence[str], at: int) -> bool:
-    return words[at] in MOVES_AND_SETS or words[at : at + 2] in _ROSE
+    return words[at] in MOVES_AND_SETS or tuple(words[at : at + 2]) in _ROSE
 
 
 def _is_until(words: Sequence[str], at: int) -> bool:
@@ -240,10 +187,6 @@ def _find_copula(words: Sequence[str]) -> int:
     return next((nth for nth, word in enumerate(words) if word in _COPULAS or word == "be"), -1)
 
 
-def _list_terms(words: Sequence[str]) -> frozenset[str]:
-    return frozenset(analyse_text(" ".join(words)).counts)
-
-
 def _counts(subject: Sequence[str]) -> bool:
     """Return whether what follows says how many there are ("there are", "we are")."""
     return subject[0] in _HERE | {"we"} and set(subject[1:]) <= {"will"}
@@ -254,7 +197,7 @@ def _read_count(words: Sequence[str], at: int) -> ToldValue | None:
     counted = [nth for nth in range(at, len(words)) if is_count(words[nth])]
     if len(counted) != 1 or counted[0] + 1 >= len(words) or words[counted[0] + 1] in _BEHIND_VALUE:
         return None
-    subject = frozenset(analyse_text(words[counted[0] + 1]).counts)
+    subject = _list_terms(words[counted[0] + 1 : counted[0] + 2])
     return ToldValue(subject, (words[counted[0]],), "number", placed=False) if subject else None
 
 

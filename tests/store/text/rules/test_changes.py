@@ -153,73 +153,19 @@ def test_what_is_asked_for_and_was_replaced_is_former(earlier: str, later: str, 
     assert not leaves_more(read_statement(later), read_statement(earlier), frozenset(split_words(question)))
 
 
-WORDS = [
-    "they",
-    "i",
-    "we",
-    "the",
-    "a",
-    "now",
-    "actually",
-    ",",
-    "not",
-    "no",
-    "longer",
-    "moved",
-    "set",
-    "make",
-    "put",
-    "is",
-    "are",
-    "be",
-    "will",
-    "to",
-    "from",
-    "for",
-    "at",
-    "on",
-    "in",
-    "5",
-    "ten",
-    "monday",
-    "june",
-    "new",
-    "my",
-    "our",
-    "budget",
-    "port",
-    "turned",
-    "there",
-    "it",
-    "that",
-    "works",
-    "and",
-    "but",
-    "so",
-    "cancelled",
-    "booked",
-    "of",
-    "mg",
-    "used",
-    "anymore",
-    "instead",
-    "went",
-    "up",
-    "let's",
-    "switched",
-    "Ann",
-    ".",
-    "²",
-    "7pm",
-    "½",
-]
+#: Words that the rules look for, and some between them.
+VOCABULARY = (
+    "they i we the a now actually , not no longer moved set make put is are be will to from for at on in 5 ten monday "
+    "june new my our budget port turned there it that works and but so cancelled booked of mg used anymore instead "
+    "went up let's switched Ann . \u00b2 7pm \u00bd"
+)
 
 
-@given(*[st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join)] * 2)
+@given(*[st.lists(st.sampled_from(VOCABULARY.split()), min_size=1, max_size=9).map(" ".join)] * 2)
 @example("They now", "The budget is 5.")
 @example("I used to, but not any more.", "I smoke.")
 def test_words_of_the_rules_in_any_order_are_read_without_an_error(later: str, earlier: str) -> None:
-    assert takes_place(read_statement(later), read_statement(earlier)) in {True, False}
+    assert isinstance(replaces(later, earlier), bool)
 
 
 def test_a_long_text_and_nothing_have_no_sentences() -> None:
