@@ -7,7 +7,7 @@ tell no change of mind. A pinned message is never former: its pin says that it h
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import combinations, permutations
@@ -51,23 +51,30 @@ def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str =
 
 
 def find_alike(units: Sequence[tuple[Candidate, datetime]]) -> Sequence[tuple[int, int]]:
-    """Return the places of a person's statements that share much of their words: the older one's and the newer one's.
+    """Return the places of two statements of one person that share much of their words: the older's, the newer's.
 
-    One says much the same of something else, or another thing of the same: which of both, no rule saw. Only the first
-    of the answer are compared.
+    No rule saw whether the newer takes the place of the older one. Only the first of the answer are compared.
     """
+    first = units[:FIRST]
     said = [
-        (place, at, unit, analyse_text(unit.text).counts.keys())
-        for place, (unit, at) in enumerate(units[:FIRST])
-        if unit.role == MINED_ROLE and unit.whole and not unit.pinned
+        place for place, (unit, _) in enumerate(first) if unit.role == MINED_ROLE and unit.whole and not unit.pinned
     ]
+    terms = {place: analyse_text(first[place][0].text).counts.keys() for place in said}
     return [
-        (older[0], newer[0])
+        (older, newer)
         for older, newer in permutations(said, 2)
-        if older[1] < newer[1]
-        and (older[2].user_id, older[2].speaker) == (newer[2].user_id, newer[2].speaker)
-        and len(older[3] & newer[3]) >= max(SHARED, SHARED_PART * min(len(older[3]), len(newer[3])))
+        if first[older][1] < first[newer][1]
+        and _speak_alike(first[older][0], first[newer][0])
+        and _share_words(terms[older], terms[newer])
     ]
+
+
+def _speak_alike(one: Candidate, other: Candidate) -> bool:
+    return (one.user_id, one.speaker) == (other.user_id, other.speaker)
+
+
+def _share_words(one: KeysView[str], other: KeysView[str]) -> bool:
+    return len(one & other) >= max(SHARED, SHARED_PART * min(len(one), len(other)))
 
 
 def put_newer_of_alike_first(items: Sequence[Recalled], alike: Sequence[tuple[UUID, UUID]]) -> Sequence[Recalled]:
