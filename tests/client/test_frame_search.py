@@ -23,7 +23,7 @@ from afterturn_client.reference import (
     shorten_frames,
     strip_frames,
 )
-from afterturn_client.text_views import read_views
+from afterturn_client.text_views import SqueezedText, read_views
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -371,6 +371,14 @@ def test_a_view_knows_where_its_characters_came_from_at_the_cost_of_its_changes(
     begin = unescaped.text.index("<memory_reference>")
     assert text[slice(*unescaped.locate(begin, begin + 18))] == "\\u003cmemory_reference&gt;"
     assert unescaped.locate(0, len(unescaped.text)) == (0, len(text))
+
+
+@given(st.lists(st.sampled_from(["a", "Z", "<", " ", "\u00e9", "." * 1100, "b" * 1100]), max_size=9))
+def test_a_squeezed_text_knows_where_each_character_stands(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    squeezed = SqueezedText(text)
+    places = [at for at, sign in enumerate(text) if sign in "aZ<b"]
+    assert [squeezed.locate(nth, nth + 1) for nth in range(len(squeezed.text))] == [(at, at + 1) for at in places]
 
 
 def test_nothing_but_frames_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

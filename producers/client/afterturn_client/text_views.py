@@ -10,7 +10,8 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from functools import cached_property
+from itertools import accumulate, compress, count, islice
 from urllib.parse import unquote
 
 #: Invisible characters, which can carry text to a model unseen by a reader: Unicode's format characters (Cf:
@@ -50,6 +51,8 @@ _SMALL = bytes.maketrans(_LETTERS, _LETTERS.lower())
 #: What a squeezed text is without; a character beyond ASCII is a question mark there.
 _SQUEEZED = bytes(one for one in range(256) if chr(one) not in "<>/" and not bytes([one]).isalnum())
 _KEPT = bytes(one not in _SQUEEZED for one in range(256))
+#: Characters of a squeezed text that are counted together, so that finding a place costs a block and not the text.
+_BLOCK = 1024
 #: What stands before each line of a text that is quoted (Markdown, comments), compared (diffs) or numbered; not the
 #: last sign of a frame's tag that was wrapped before it.
 _LINE_MARK = re.compile(
@@ -112,13 +115,23 @@ class SqueezedText:
     def __init__(self, text: str) -> None:
         self._raw = text.encode("ascii", "replace")
         self.text = self._raw.translate(_SMALL, _SQUEEZED).decode()
-        self._places: list[int] | None = None
 
     def locate(self, begin: int, end: int) -> tuple[int, int]:
         """Return where a piece, of at least one character, stands in the text."""
-        if self._places is None:
-            self._places = list(compress(range(len(self._raw)), self._raw.translate(_KEPT)))
-        return self._places[begin], self._places[end - 1] + 1
+        return self._find_place(begin), self._find_place(end - 1) + 1
+
+    def _find_place(self, at: int) -> int:
+        block = bisect_right(self._kept_before, at) - 1
+        begin = block * _BLOCK
+        kept = self._raw[begin : begin + _BLOCK].translate(_KEPT)
+        return begin + next(islice(compress(count(), kept), at - self._kept_before[block], None))
+
+    @cached_property
+    def _kept_before(self) -> list[int]:
+        """How many characters are kept before each block of the text."""
+        starts = range(0, len(self._raw), _BLOCK)
+        kept = (len(self._raw[start : start + _BLOCK].translate(None, _SQUEEZED)) for start in starts)
+        return list(accumulate(kept, initial=0))
 
 
 def read_views(text: str) -> Iterator[TextView]:
