@@ -39,8 +39,8 @@ def select_helpful(
 
 def acknowledges(text: str) -> bool:
     """Return whether a text says no more than that it was heard, or thanks."""
-    words = _WORD.findall(text[:200].lower().replace("\u2019", "'"))
-    return len(words) <= _MOST_WORDS and all(word in _COURTESY for word in words)
+    words = _WORD.finditer(text[:200].lower().replace("\u2019", "'"))
+    return all(nth < _MOST_WORDS and word[0] in _COURTESY for nth, word in enumerate(words))
 
 
 def echoes(unit: Candidate, asking: ShortQuestions, question: Question) -> bool:
