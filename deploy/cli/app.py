@@ -268,9 +268,10 @@ COMMANDS: Mapping[str, Command] = {
         needs=LAB,
     ),
     "contract-test": Command(
-        "producers.contract_kit.command:contract_test_command",
+        "deploy.cli.contract_test:contract_test_command",
         "Prove",
         "Test any memory plugin against every clause of contract v1, over HTTP.",
+        hands_on=True,
         needs=KIT,
     ),
 }

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 from afterturn_client.plugin_target import PluginTarget
@@ -71,7 +70,7 @@ class PluginReply:
 class Plugin:
     """The plugin under test: sends one request after another, each within `timeout_s` as a whole.
 
-    Reads no proxy and no credential from the environment. Use it as an async context manager.
+    Reads no proxy and no credential from the environment.
     """
 
     def __init__(
@@ -90,12 +89,8 @@ class Plugin:
             trust_env=False,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
+        """Close the connections."""
         await self._http.aclose()
 
     async def send(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> PluginReply:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from producers.contract_kit.errors import DeviationError, UnusableError
 from producers.contract_kit.findings import ContractFinding, show_text
 
+#: What a case needs, besides capabilities, that takes the plugin's store away.
+STORE_COMMANDS = "store commands"
 #: Seconds that one of the commands may take.
 COMMAND_S = 60.0
 

@@ -1,6 +1,7 @@
 """The memory plugin's own listener: where it listens and for whom, what it refuses, and how it ends."""
 
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -18,8 +19,6 @@ from deploy.api.__main__ import main
 from deploy.api.plugin_address import ListenAddress, find_address, find_warning, parse_listen
 from deploy.api.plugin_listener import create_listener_app, make_store_finder
 from deploy.settings import load_settings
-from producers.contract_kit.catalog import CASES
-from producers.contract_kit.store_switch import StoreSwitch
 from producers.fair_queue import FairQueue
 from producers.plugin.app import PluginApp
 from producers.settings import ApiSettings, FairnessSettings, PluginSettings
@@ -27,7 +26,7 @@ from tests.deploy.cli.test_live import up
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.producers.conftest import Tenant, World, ana, world
-from tests.producers.contract_kit.judging import judge
+from tests.producers.contract_kit.judging import judge, list_cases
 from tests.producers.http.test_late_bodies import end_key, send_late
 from tests.producers.plugin.kept import parts_of
 from tests.servers import TestPostgres, TestValkey
@@ -206,13 +205,13 @@ async def test_a_process_of_its_own_passes_the_cases_of_an_outage_on_a_socket_an
 ) -> None:
     listen = f"unix:{tmp_path}/plugin.sock"
     switch = [sys.executable, "-m", "tests.producers.plugin.outage"]
-    stop, start = ((*switch, wanted, fresh_database.superuser_url) for wanted in ("away", "back"))
+    stop, start = (shlex.join([*switch, wanted, fresh_database.superuser_url]) for wanted in ("away", "back"))
     with running(environment(tmp_path, fresh_database, valkey), listen, "--tenant", "acme") as client:
         assert stat.S_IMODE((tmp_path / "plugin.sock").stat().st_mode) == 0o600
         assert client.put("/v1/namespaces/team:a", json={"kind": "team"}).status_code == 200
         assert client.post("/v1/namespaces/team:a/memories", json=MEMORY).status_code == 201
-        cases = [case for case in CASES if case.id.startswith("outage.")]
-        report = await judge(listen, cases=cases, switch=StoreSwitch(stop, start))
+        cases = [case.id for case in list_cases() if case.id.startswith("outage.")]
+        report = await judge(listen, cases=cases, switch=(stop, start))
     assert not report.failed, [(one.case.id, one.findings) for one in report.failed]
     assert report.counts() == {"passed": 3, "failed": 0, "skipped": 0}
     assert "train" not in (tmp_path / "log").read_text()
@@ -236,7 +235,7 @@ async def test_beside_everything_else_it_passes_every_case_that_needs_no_outage(
             assert await status("PATCH", running_stack.stack.api) == 401
             assert await status("PATCH", running_stack.stack.api, authorization=key) == 200
     assert not report.failed, [(one.case.id, one.findings) for one in report.failed]
-    assert report.counts() == {"passed": len(CASES) - 3, "failed": 0, "skipped": 3}
+    assert report.counts() == {"passed": len(list_cases()) - 3, "failed": 0, "skipped": 3}
 
 
 def test_alone_without_a_tenant_it_does_not_begin(

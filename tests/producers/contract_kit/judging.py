@@ -1,24 +1,18 @@
 """Plugins to judge, in processes and in threads, and the kit run against them."""
 
 import asyncio
+import functools
 import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from afterturn_client.plugin_target import parse_target
-
-from producers.contract_kit.catalog import CASES
-from producers.contract_kit.client import Plugin
+from producers.contract_kit.command import CASES, run_cases
 from producers.contract_kit.flat_plugin import FlatHandler, FlatServer, FlatStore
-from producers.contract_kit.probe import ContractSettings
-from producers.contract_kit.registry import Case
-from producers.contract_kit.report import ContractReport
-from producers.contract_kit.runner import ContractRun, run_cases
-from producers.contract_kit.store_switch import StoreSwitch
+from producers.contract_kit.suite import Case, ContractSuite
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 
@@ -26,8 +20,12 @@ from tests.processes import spawned
 DIMENSION = 8
 
 
-def switch_of(away: Path) -> StoreSwitch:
-    return StoreSwitch(("touch", str(away)), ("rm", "-f", str(away)))
+@functools.cache
+def list_cases() -> list[Case]:
+    """Return every case of the kit."""
+    suite = ContractSuite()
+    assert run_cases(suite, ["--collect-only", "-qq"]) == 0
+    return suite.cases
 
 
 @contextmanager
@@ -41,26 +39,34 @@ def serving(name: str, away: Path) -> Iterator[str]:
 
 
 async def judge(
-    url: str, away: Path | None = None, cases: Sequence[Case] = CASES, switch: StoreSwitch | None = None
-) -> ContractReport:
-    """Run cases against one plugin."""
-    report = ContractReport(url)
-    settings = ContractSettings(dimension=DIMENSION, switch=switch if away is None else switch_of(away))
-    async with Plugin(parse_target(url), timeout_s=PATIENCE_S) as plugin:
-        await run_cases(ContractRun(cases, settings), plugin, report)
-    return report
+    url: str, away: Path | None = None, cases: Collection[str] = (), switch: tuple[str, str] | None = None
+) -> ContractSuite:
+    """Run the cases with these ids (all for none) against one plugin."""
+    return await asyncio.to_thread(_judge, url, away, cases, switch)
 
 
-def judge_all(plugins: Mapping[str, Sequence[Case]], folder: Path) -> dict[str, ContractReport]:
-    """Run its cases against each of these plugins, all at once."""
-    aways = {name: folder / f"{name}.away" for name in plugins}
+def judge_all(plugins: Mapping[str, Collection[str]], folder: Path) -> dict[str, ContractSuite]:
+    """Run the cases with these ids (all for none) against each of these plugins."""
+    judged = {}
+    for name, cases in plugins.items():
+        away = folder / f"{name}.away"
+        with serving(name, away) as url:
+            judged[name] = _judge(url, away, cases)
+    return judged
 
-    async def together(urls: Mapping[str, str]) -> list[ContractReport]:
-        return await asyncio.gather(*(judge(urls[name], aways[name], plugins[name]) for name in plugins))
 
-    with ExitStack() as stack:
-        urls = {name: stack.enter_context(serving(name, away)) for name, away in aways.items()}
-        return dict(zip(plugins, asyncio.run(together(urls)), strict=True))
+def _judge(url: str, away: Path | None, cases: Collection[str], switch: tuple[str, str] | None = None) -> ContractSuite:
+    suite, (stop, start) = ContractSuite(), switch or (f"touch {away}", f"rm -f {away}")
+    store = ["--stop-store", stop, "--start-store", start] if away or switch else []
+    options = ["--plugin-url", url, "--timeout", str(PATIENCE_S), "--dimension", str(DIMENSION), "-qq", *store]
+    run_cases(suite, options, [_find_test(one) for one in cases] or [CASES])
+    assert suite.unusable is None
+    return suite
+
+
+def _find_test(case: str) -> str:
+    module, _, function = case.partition(".")
+    return f"{CASES}/test_{module}.py::test_{function}"
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from uuid import uuid4
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.probe import BAD_REQUEST, NO_CONTENT, NOT_FOUND, Probe, memory_ids
-from producers.contract_kit.registry import case
 
 
 @case("1.1 DELETE memories", mend="Delete the memory, answer 204 without a body, and return it from no search again.")
-async def removes_the_memory(probe: Probe) -> None:
+async def test_removes_the_memory(probe: Probe) -> None:
     """A memory that its namespace forgets is 204 and in no search any more; the others stay."""
     namespace = await probe.namespace()
     gone = await probe.remember(namespace, "the first tea")
@@ -21,7 +21,7 @@ async def removes_the_memory(probe: Probe) -> None:
 
 
 @case("1.1 DELETE memories", mend="A memory that is not there is 404, the second time, too.")
-async def unknown_ids_are_404(probe: Probe) -> None:
+async def test_unknown_ids_are_404(probe: Probe) -> None:
     """An id that was never written, or was forgotten before, is 404 not_found."""
     namespace = await probe.namespace()
     memory_id = await probe.remember(namespace)
@@ -31,7 +31,7 @@ async def unknown_ids_are_404(probe: Probe) -> None:
 
 
 @case("1.1 DELETE memories", mend="Delete only where id and namespace match, and answer as for an id that is unknown.")
-async def another_namespace_forgets_nothing(probe: Probe) -> None:
+async def test_another_namespace_forgets_nothing(probe: Probe) -> None:
     """Asked by another namespace, known or not, the memory stays and the answer is the 404 of an unknown id."""
     mine, other = await probe.namespace(), await probe.namespace()
     memory_id = await probe.remember(mine)
@@ -42,7 +42,7 @@ async def another_namespace_forgets_nothing(probe: Probe) -> None:
 
 
 @case("1.2 ForgetRequest", mend="The body is required on this DELETE, and its namespace must keep the rule of names.")
-async def refuses_wrong_requests(probe: Probe) -> None:
+async def test_refuses_wrong_requests(probe: Probe) -> None:
     """A body that names no namespace, or none that can be one, is 400; an id that is no UUID is 400 or 404."""
     namespace = await probe.namespace()
     memory_id = await probe.remember(namespace)

@@ -5,10 +5,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.errors import KitError, NoAnswerError
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import CREATED, OK, UNAVAILABLE, Probe, memory_contents
-from producers.contract_kit.registry import STORE_COMMANDS, case
+from producers.contract_kit.store_switch import STORE_COMMANDS
 from producers.contract_kit.wire import error_problem, health_problem
 
 #: Seconds within which a plugin must have noticed that its store is back.
@@ -17,7 +18,7 @@ PAUSE_S = 0.1
 
 
 @case("1.1 GET health", STORE_COMMANDS, mend="Ask the store on every call (2 s at most); do not answer from a cache.")
-async def health_is_503(probe: Probe) -> None:
+async def test_health_is_503(probe: Probe) -> None:
     """Without its store the plugin's health is 503: an Error, or a HealthResponse with status degraded."""
     async with _store_away(probe):
         answer = await probe.send("GET", "/v1/health")
@@ -28,7 +29,7 @@ async def health_is_503(probe: Probe) -> None:
 
 
 @case("1.1, 1.9.5", STORE_COMMANDS, mend="Answer 503 unavailable when the store cannot be asked; never stale data.")
-async def requests_are_503(probe: Probe) -> None:
+async def test_requests_are_503(probe: Probe) -> None:
     """Without its store the plugin answers search, write, upsert and forget with 503 and an Error: nothing stale."""
     namespace = await probe.namespace()
     memory_id = await probe.remember(namespace)
@@ -47,7 +48,7 @@ async def requests_are_503(probe: Probe) -> None:
 
 
 @case("1.1", STORE_COMMANDS, mend="Reconnect by yourself; keep what was acknowledged, and nothing that was refused.")
-async def nothing_is_lost(probe: Probe) -> None:
+async def test_nothing_is_lost(probe: Probe) -> None:
     """When the store is back, so is every memory that was acknowledged; a write that was refused is not there."""
     namespace = await probe.namespace()
     await probe.remember(namespace, "kept")

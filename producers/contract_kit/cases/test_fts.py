@@ -2,9 +2,9 @@
 
 from uuid import uuid4
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import OK, Probe, memory_contents, memory_ids
-from producers.contract_kit.registry import case
 
 #: Signs that mean something to one search engine or another.
 SYNTAX = ('"', '"aardvark', "'", "aardvark AND", "NOT", "OR OR", "(", "aardvark)", "*", "aard*", "content:aardvark")
@@ -12,7 +12,7 @@ MORE_SYNTAX = ("\\", "a & | ! b", "-", "--", "<->", "^2", "~", "aardvark/", "[",
 
 
 @case("1.3, 1.4 (2)", "fts", mend="Match the query against the content and return the best match first.")
-async def finds_by_word(probe: Probe) -> None:
+async def test_finds_by_word(probe: Probe) -> None:
     """A query returns the memory that has its word before all others, an old one, too."""
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "The aardvark sleeps in the cellar.")
@@ -24,7 +24,7 @@ async def finds_by_word(probe: Probe) -> None:
 
 
 @case("1.2, 1.4", "fts", mend="Filter by namespace and kind in the text search as in the listing, before the limit.")
-async def keeps_the_filters(probe: Probe) -> None:
+async def test_keeps_the_filters(probe: Probe) -> None:
     """A search by text returns nothing of other namespaces and of no other kind."""
     namespace, other = await probe.namespace(), await probe.namespace()
     wanted = await probe.remember(namespace, "An aardvark", kind="summary")
@@ -35,7 +35,7 @@ async def keeps_the_filters(probe: Probe) -> None:
 
 
 @case("1.4 (3)", "fts", mend="A query of one letter is a search, too: by substring, without regard to case.")
-async def finds_by_one_letter(probe: Probe) -> None:
+async def test_finds_by_one_letter(probe: Probe) -> None:
     """A query of one byte finds the memory that has it as a word, in either case."""
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "Plan Q is approved.")
@@ -46,7 +46,7 @@ async def finds_by_one_letter(probe: Probe) -> None:
 
 
 @case("1.4", "fts", mend="Escape %, _ and the escape character before a query reaches LIKE (or do not use LIKE).")
-async def wildcards_are_letters(probe: Probe) -> None:
+async def test_wildcards_are_letters(probe: Probe) -> None:
     """The queries `%` and `_` find no memory that does not have the sign."""
     namespace = await probe.namespace()
     await probe.remember(namespace, "a discount of 50 % on snake_case")
@@ -57,7 +57,7 @@ async def wildcards_are_letters(probe: Probe) -> None:
 
 
 @case("1.4", "fts", mend="Where nothing is left of a query after stop words, search for the words as they are.")
-async def finds_by_stop_words(probe: Probe) -> None:
+async def test_finds_by_stop_words(probe: Probe) -> None:
     """A query made of nothing but stop words finds the memory that has exactly these."""
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "To be, or not to be")
@@ -66,7 +66,7 @@ async def finds_by_stop_words(probe: Probe) -> None:
 
 
 @case("1.4", "fts", mend="Languages without blanks need substrings or n-grams; one character is three bytes there.")
-async def finds_by_one_cjk_character(probe: Probe) -> None:
+async def test_finds_by_one_cjk_character(probe: Probe) -> None:
     """A query of one Chinese or Japanese character, or of a word in a sentence, finds the memory that has it."""
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "来週の会議は東京で行われる")
@@ -76,7 +76,7 @@ async def finds_by_one_cjk_character(probe: Probe) -> None:
 
 
 @case("1.4", "fts", mend="Trim the query; where nothing is left of it, list the memories.")
-async def blank_query_is_none(probe: Probe) -> None:
+async def test_blank_query_is_none(probe: Probe) -> None:
     """A query of nothing but white space is as good as absent: the memories are listed."""
     namespace = await probe.namespace()
     written = sorted([(await probe.remember(namespace)).lower() for _ in range(2)])
@@ -86,7 +86,7 @@ async def blank_query_is_none(probe: Probe) -> None:
 
 
 @case("1.4", "fts", mend="A query is text, not your search engine's language: quote it, or use its plain parser.")
-async def query_is_no_language(probe: Probe) -> None:
+async def test_query_is_no_language(probe: Probe) -> None:
     """No sign of a query makes a search fail, and beside the word it still finds it."""
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "The aardvark sleeps in the cellar.")
@@ -98,7 +98,7 @@ async def query_is_no_language(probe: Probe) -> None:
 
 
 @case("1.1 POST search", "fts", mend="Refuse with 400 what the store cannot look for, or find nothing: never a 5xx.")
-async def unusual_query_is_no_failure(probe: Probe) -> None:
+async def test_unusual_query_is_no_failure(probe: Probe) -> None:
     """NUL or half a surrogate pair in a query is 200 or 400: never a 5xx."""
     namespace = await probe.namespace()
     for query in (rb"a\u0000b", rb"\u0000", rb"a\ud800b"):
@@ -107,7 +107,7 @@ async def unusual_query_is_no_failure(probe: Probe) -> None:
 
 
 @case("1.4", "fts", mend="End the order by rank with created_at and the id: equal ranks otherwise change places.")
-async def order_is_stable(probe: Probe) -> None:
+async def test_order_is_stable(probe: Probe) -> None:
     """The same query again has the same order, also among memories that match equally well."""
     namespace = await probe.namespace()
     for answer in await probe.together(*(probe.write(namespace, "aardvark", id=str(uuid4())) for _ in range(12))):

@@ -4,9 +4,9 @@ import asyncio
 from datetime import timedelta
 from uuid import uuid4
 
-from producers.contract_kit.cases.embedding import axis
+from producers.contract_kit.cases.clause import case
+from producers.contract_kit.cases.test_embedding import axis
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, memory_contents
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import parse_instant
 
 PAST, FUTURE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
@@ -26,7 +26,7 @@ TIMES = (
 @case(
     "1.2 MemoryWrite, Memory", "ttl", mend="Keep the instant to the second at least; offsets and nanoseconds may come."
 )
-async def expires_at_comes_back(probe: Probe) -> None:
+async def test_expires_at_comes_back(probe: Probe) -> None:
     """A memory with an expires_at to come is returned with it: the same instant, for any offset and fraction."""
     namespace = await probe.namespace()
     for time in TIMES:
@@ -42,7 +42,7 @@ async def expires_at_comes_back(probe: Probe) -> None:
 @case(
     "1.2 MemoryWrite", "ttl", mend="Parse expires_at strictly; dropping what cannot be parsed keeps a memory for ever."
 )
-async def malformed_times_are_400(probe: Probe) -> None:
+async def test_malformed_times_are_400(probe: Probe) -> None:
     """An expires_at that is no RFC 3339 time (a date alone or a time without offset, too) is 400, never dropped."""
     namespace = await probe.namespace()
     for wrong in NO_TIMES:
@@ -52,7 +52,7 @@ async def malformed_times_are_400(probe: Probe) -> None:
 
 
 @case("1.2, 1.3", "ttl", mend="Filter on read in every kind of search; a janitor that deletes later is not enough.")
-async def past_memories_are_never_returned(probe: Probe) -> None:
+async def test_past_memories_are_never_returned(probe: Probe) -> None:
     """A write with an expires_at in the past is 201, and no search returns the memory: not by text, vector or list."""
     namespace = await probe.namespace()
     vector: dict[str, object] = {"embedding": axis(probe, 0)} if probe.claims("embedding") else {}
@@ -67,7 +67,7 @@ async def past_memories_are_never_returned(probe: Probe) -> None:
 
 
 @case("1.3, 1.9.3", "ttl", mend="Compare with the time of the search, not with a time that was looked up before.")
-async def memories_expire(probe: Probe) -> None:
+async def test_memories_expire(probe: Probe) -> None:
     """A memory that expires within a second is in no search two seconds later."""
     namespace = await probe.namespace()
     await probe.remember(namespace, "the clock")
@@ -83,7 +83,7 @@ async def memories_expire(probe: Probe) -> None:
 
 
 @case("1.3", "ttl", mend="Hold the namespace's own expires_at against the time of the search, as that of a memory.")
-async def expired_namespaces_are_not_read(probe: Probe) -> None:
+async def test_expired_namespaces_are_not_read(probe: Probe) -> None:
     """No search returns memories of a namespace that has expired; with the expires_at cleared they are back."""
     namespace = await probe.namespace(expires_at=FUTURE)
     await probe.remember(namespace, "aardvark")
@@ -96,7 +96,7 @@ async def expired_namespaces_are_not_read(probe: Probe) -> None:
 
 
 @case("1.5", "ttl", mend="The same id replaces an expired memory like any other; do not let its row refuse it.")
-async def expired_id_may_come_again(probe: Probe) -> None:
+async def test_expired_id_may_come_again(probe: Probe) -> None:
     """The id of an expired memory may be written again, and the new memory is returned."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     await probe.remember(namespace, "expired", id=memory_id, expires_at=PAST)

@@ -2,8 +2,8 @@
 
 from afterturn_client.plugin_target import namespace_path
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, memory_ids
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import memory_problem
 
 #: Contents that a model tells apart as well as the vectors beside them do.
@@ -11,7 +11,7 @@ ANIMAL, MEAL = "The aardvark sleeps in the cellar.", "Breakfast is served at eig
 
 
 @case("1.3, 1.4 (1)", "embedding", mend="Order by distance ascending; a score is a number, 1 - distance is usual.")
-async def nearest_is_first(probe: Probe) -> None:
+async def test_nearest_is_first(probe: Probe) -> None:
     """Of two memories the one whose vector (and text) is that of the search comes first; scores are numbers."""
     namespace = await probe.namespace()
     written = {
@@ -24,7 +24,7 @@ async def nearest_is_first(probe: Probe) -> None:
 
 
 @case("1.3, 1.4 (1)", "embedding", mend="A vector alone is a search, too.")
-async def may_come_without_a_query(probe: Probe) -> None:
+async def test_may_come_without_a_query(probe: Probe) -> None:
     """A search with an embedding and no query is 200 with memories as the contract has them."""
     namespace = await probe.namespace()
     await probe.remember(namespace, ANIMAL, embedding=axis(probe, 0))
@@ -32,7 +32,7 @@ async def may_come_without_a_query(probe: Probe) -> None:
 
 
 @case("1.4", "embedding", mend="Filter by namespace and kind in the vector search as in the listing.")
-async def keeps_the_filters(probe: Probe) -> None:
+async def test_keeps_the_filters(probe: Probe) -> None:
     """A search by vector returns nothing of other namespaces and of no other kind."""
     namespace, other = await probe.namespace(), await probe.namespace()
     vector = axis(probe, 0)
@@ -44,7 +44,7 @@ async def keeps_the_filters(probe: Probe) -> None:
 
 
 @case("1.1, 1.2", "embedding", mend="Check the dimension yourself: what the store cannot take is 400, never a 5xx.")
-async def other_dimension_is_no_failure(probe: Probe) -> None:
+async def test_other_dimension_is_no_failure(probe: Probe) -> None:
     """A vector of another dimension is taken, ignored or 400, in a write and in a search: never a 5xx."""
     namespace = await probe.namespace()
     await probe.remember(namespace, ANIMAL, embedding=axis(probe, 0))
@@ -54,7 +54,7 @@ async def other_dimension_is_no_failure(probe: Probe) -> None:
 
 
 @case("1.1, 1.2", "embedding", mend="A vector of zeros has no direction: its distance is NaN. Refuse it or ignore it.")
-async def zero_vector_is_no_failure(probe: Probe) -> None:
+async def test_zero_vector_is_no_failure(probe: Probe) -> None:
     """A vector of zeros is taken, ignored or 400; an answer stays JSON, its scores numbers."""
     namespace = await probe.namespace()
     await probe.remember(namespace, ANIMAL, embedding=axis(probe, 0))
@@ -69,7 +69,7 @@ async def zero_vector_is_no_failure(probe: Probe) -> None:
 
 
 @case("1.2", "embedding", mend="An embedding is a list of finite numbers; check it before the store does.")
-async def must_be_numbers(probe: Probe) -> None:
+async def test_must_be_numbers(probe: Probe) -> None:
     """An embedding that is no list of numbers is 400; a number too large for one is never a 5xx."""
     namespace = await probe.namespace()
     for wrong in ("0.5", {"0": 0.5}, ["a", "b"], [None, 1.0], [[0.5]], [True, False]):

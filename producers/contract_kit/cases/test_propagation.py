@@ -4,9 +4,9 @@ from typing import Any
 
 from afterturn_client.plugin_target import namespace_path
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import same_json
 
 NESTED: dict[str, Any] = {
@@ -22,7 +22,7 @@ NUMBERS: dict[str, Any] = {"id": 9007199254740993, "large": 12345678901234567890
 
 
 @case("1.2, 1.3", "propagation", mend="Store the object as JSON and return it as it came: nothing added or left out.")
-async def comes_back_equal(probe: Probe) -> None:
+async def test_comes_back_equal(probe: Probe) -> None:
     """Propagation comes back equal: nested, with nulls, empty values, booleans and any characters."""
     namespace = await probe.namespace()
     await probe.remember(namespace, propagation=NESTED)
@@ -30,7 +30,7 @@ async def comes_back_equal(probe: Probe) -> None:
 
 
 @case("1.2, 1.3", "propagation", mend="Opaque means every digit: keep the JSON text, or decimals, not doubles; or 400.")
-async def numbers_keep_their_digits(probe: Probe) -> None:
+async def test_numbers_keep_their_digits(probe: Probe) -> None:
     """Whole numbers beyond 2^53 come back with every digit, or are 400: never altered."""
     namespace = await probe.namespace()
     answer = await probe.write(namespace, propagation=NUMBERS)
@@ -39,7 +39,7 @@ async def numbers_keep_their_digits(probe: Probe) -> None:
 
 
 @case("1.2", "propagation", mend="Refuse what is no object with 400; refuse or keep NUL, which some stores cannot.")
-async def must_be_an_object(probe: Probe) -> None:
+async def test_must_be_an_object(probe: Probe) -> None:
     """Propagation that is no object is 400; a NUL in it is kept or 400: never a 5xx."""
     namespace = await probe.namespace()
     wrongs: tuple[object, ...] = ([], "text", 7, True)

@@ -3,9 +3,9 @@
 import asyncio
 from uuid import uuid4
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, Probe, memory_contents, memory_ids
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import LARGEST_LIMIT, is_uuid, parse_instant
 
 PARALLEL_WRITES = 101
@@ -14,7 +14,7 @@ _CLIENT_ERRORS = range(400, 500)
 
 
 @case("1.2 MemoryWriteResponse", mend="Mint a random UUID for each write without an id.")
-async def are_minted_when_omitted(probe: Probe) -> None:
+async def test_are_minted_when_omitted(probe: Probe) -> None:
     """Two equal writes without an id are two memories, each with a UUID of its own."""
     namespace = await probe.namespace()
     minted = {await probe.remember(namespace), await probe.remember(namespace)}
@@ -24,7 +24,7 @@ async def are_minted_when_omitted(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite, 1.9.2", mend="Upsert on (namespace, id): the same id again updates the row in place.")
-async def same_id_updates_in_place(probe: Probe) -> None:
+async def test_same_id_updates_in_place(probe: Probe) -> None:
     """A write with an id echoes it; the same id again is 201 and replaces the memory: one row, the second content."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     for content in ("first", "second"):
@@ -37,7 +37,7 @@ async def same_id_updates_in_place(probe: Probe) -> None:
 
 
 @case("1.5", mend="On conflict set every column from the new write; what it leaves out returns to its default.")
-async def same_id_replaces_every_field(probe: Probe) -> None:
+async def test_same_id_replaces_every_field(probe: Probe) -> None:
     """The same id again replaces kind and source, and takes away pin, propagation and expires_at if left out."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     optional = {
@@ -56,7 +56,7 @@ async def same_id_replaces_every_field(probe: Probe) -> None:
 
 
 @case("1.5", mend="Leave created_at out of what the upsert sets.")
-async def same_id_keeps_created_at(probe: Probe) -> None:
+async def test_same_id_keeps_created_at(probe: Probe) -> None:
     """The same id again keeps created_at."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     await probe.remember(namespace, "first", id=memory_id)
@@ -68,7 +68,7 @@ async def same_id_keeps_created_at(probe: Probe) -> None:
 
 
 @case("1.1 POST memories, 1.2 MemoryWrite", mend="Parse the id before the store sees it: what is no UUID is 400.")
-async def must_be_uuids(probe: Probe) -> None:
+async def test_must_be_uuids(probe: Probe) -> None:
     """An id that is no UUID is 400 bad_request, never a 5xx."""
     namespace = await probe.namespace()
     for wrong in ("memory-1", "7f9c5b0e-2f52-4f0b-9a43", "7f9c5b0e-2f52-4f0b-9a43-0c5ad0c1a00g", 7, "' or 1=1 --"):
@@ -80,7 +80,7 @@ async def must_be_uuids(probe: Probe) -> None:
     mend="Make the key (namespace, id): an upsert on the id alone lets a caller of one namespace take, or overwrite, a "
     "memory of another whose id it guesses.",
 )
-async def same_id_elsewhere_moves_nothing(probe: Probe) -> None:
+async def test_same_id_elsewhere_moves_nothing(probe: Probe) -> None:
     """The same id in another namespace leaves the first memory as it is, and so does forgetting the second."""
     mine, other, memory_id = await probe.namespace(), await probe.namespace(), str(uuid4())
     await probe.remember(mine, "mine", id=memory_id)
@@ -95,7 +95,7 @@ async def same_id_elsewhere_moves_nothing(probe: Probe) -> None:
 
 
 @case("1.1, 1.5", mend="A memory that is gone leaves nothing behind that refuses its id.")
-async def may_come_again(probe: Probe) -> None:
+async def test_may_come_again(probe: Probe) -> None:
     """An id may be written again after its memory was forgotten, and after its namespace was deleted."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     await probe.remember(namespace, "first", id=memory_id)
@@ -111,7 +111,7 @@ async def may_come_again(probe: Probe) -> None:
 
 
 @case("1.9.4", mend="Parallel writes are ordinary: a pool that is too small must queue them, and ids must be random.")
-async def do_not_collide_in_parallel(probe: Probe) -> None:
+async def test_do_not_collide_in_parallel(probe: Probe) -> None:
     """101 writes, ten at a time, are all 201 with ids that differ; a search with limit 100 returns 100 of them."""
     namespace = await probe.namespace()
     answers = await probe.together(*(probe.write(namespace, f"memory {number}") for number in range(PARALLEL_WRITES)))
@@ -125,7 +125,7 @@ async def do_not_collide_in_parallel(probe: Probe) -> None:
 
 
 @case("1.2, 1.5", mend="Let the store decide (INSERT ... ON CONFLICT), not a look before the insert.")
-async def same_id_in_parallel_is_one_memory(probe: Probe) -> None:
+async def test_same_id_in_parallel_is_one_memory(probe: Probe) -> None:
     """Twelve writes of one id at once are all 201 and leave one memory with the content of one of them."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     written = [f"version {number}" for number in range(SAME_WRITES)]

@@ -4,10 +4,10 @@ import asyncio
 from urllib.parse import quote
 from uuid import uuid4
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.client import PluginReply
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, NOT_FOUND, OK, Probe
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import LONGEST_NAME, NAMESPACE_KINDS, parse_instant, same_json
 
 #: Percent-encoded as they stand in a path: each breaks the rule of names.
@@ -35,7 +35,7 @@ A_SECOND_PASSES = 1.05
 
 
 @case("1.1 PUT, 1.2 Namespace", mend="Answer 200 (not 201) with name, kind and created_at, for a new namespace too.")
-async def upsert_answers_the_namespace(probe: Probe) -> None:
+async def test_upsert_answers_the_namespace(probe: Probe) -> None:
     """PUT is 200 with the namespace: its name, kind and created_at; what is unset is left out or null."""
     name = probe.names.new()
     answer = await probe.put(name, kind="workspace")
@@ -47,7 +47,7 @@ async def upsert_answers_the_namespace(probe: Probe) -> None:
 
 
 @case("1.1 PUT", mend="Upsert: on conflict change the kind and keep created_at.")
-async def upsert_again_keeps_created_at(probe: Probe) -> None:
+async def test_upsert_again_keeps_created_at(probe: Probe) -> None:
     """PUT of a namespace that exists is 200, takes over the kind, keeps created_at and its memories."""
     name = probe.names.new()
     first = await probe.put(name, kind="custom")
@@ -68,7 +68,7 @@ async def upsert_again_keeps_created_at(probe: Probe) -> None:
     mend="Callers upsert before every write with `kind` alone: write only the fields that are present, or each write "
     "clears what PATCH has set.",
 )
-async def upsert_keeps_what_it_does_not_name(probe: Probe) -> None:
+async def test_upsert_keeps_what_it_does_not_name(probe: Probe) -> None:
     """PUT with `kind` alone keeps the metadata (and with ttl the expires_at) of a namespace that exists."""
     ttl = {"expires_at": LATER} if probe.claims("ttl") else {}
     name = await probe.namespace(metadata=METADATA, **ttl)
@@ -80,7 +80,7 @@ async def upsert_keeps_what_it_does_not_name(probe: Probe) -> None:
 
 
 @case("1.2 NamespaceUpsert", mend="Accept the four kinds and answer anything else, none at all included, with 400.")
-async def kinds(probe: Probe) -> None:
+async def test_kinds(probe: Probe) -> None:
     """The kinds are workspace, team, org and custom; another one, or none, is 400."""
     for kind in NAMESPACE_KINDS:
         answer = await probe.put(probe.names.new(), kind=kind)
@@ -91,14 +91,14 @@ async def kinds(probe: Probe) -> None:
 
 
 @case("1.2 Namespace name", mend="The part before the colon is part of the name: do not hold it against the kind.")
-async def kind_may_differ_from_the_prefix(probe: Probe) -> None:
+async def test_kind_may_differ_from_the_prefix(probe: Probe) -> None:
     """The kind and what stands before the colon of the name need not agree."""
     probe.expect(await probe.put(probe.names.new(prefix="team"), kind="org"), OK)
     probe.expect(await probe.put(probe.names.new(prefix="anything"), kind="workspace"), OK)
 
 
 @case("1.2 Namespace name", mend="The rule is ^[a-z]+:[A-Za-z0-9_:.\\-]+$ and at most 256 bytes; 256 is allowed.")
-async def names_that_are_accepted(probe: Probe) -> None:
+async def test_names_that_are_accepted(probe: Probe) -> None:
     """Every name that keeps the rule is accepted, up to 256 bytes, and holds memories."""
     for prefix, ending in (
         ("workspace", f":{uuid4()}"),
@@ -121,7 +121,7 @@ async def names_that_are_accepted(probe: Probe) -> None:
     mend="Match the whole name (Python: fullmatch, for `$` lets a line end pass), ASCII only, after decoding the path "
     "once; hold every place a name may come in to the same rule.",
 )
-async def names_that_are_refused(probe: Probe) -> None:
+async def test_names_that_are_refused(probe: Probe) -> None:
     """A name that breaks the rule is 400, in the path as in a body; one with a slash may be 404, too."""
     for name in REFUSED_NAMES:
         answer = await probe.send("PUT", f"/v1/namespaces/{name}", {"kind": "custom"})
@@ -142,7 +142,7 @@ async def names_that_are_refused(probe: Probe) -> None:
 
 
 @case("1.1", mend="Decode the path's segments once, after splitting it: `custom%3Aa` and `custom:a` are one name.")
-async def names_may_be_percent_encoded(probe: Probe) -> None:
+async def test_names_may_be_percent_encoded(probe: Probe) -> None:
     """A name is the same whether its colon comes as it is or as %3A, on every route."""
     name = await probe.namespace()
     path = f"/v1/namespaces/{quote(name, safe='')}"
@@ -158,7 +158,7 @@ async def names_may_be_percent_encoded(probe: Probe) -> None:
 
 
 @case("1.2 NamespaceUpsert", mend="Keep metadata as JSON and return it as it came; refuse what is no object.")
-async def metadata_comes_back(probe: Probe) -> None:
+async def test_metadata_comes_back(probe: Probe) -> None:
     """Metadata is any JSON object and comes back equal; something else is 400."""
     name = probe.names.new()
     answer = await probe.put(name, kind="custom", metadata=METADATA)
@@ -171,7 +171,7 @@ async def metadata_comes_back(probe: Probe) -> None:
 
 
 @case("1.2 NamespaceUpsert, 1.5", mend="Null is as good as absent: send a JSON null to the store, and read it so.")
-async def null_is_as_absent_in_an_upsert(probe: Probe) -> None:
+async def test_null_is_as_absent_in_an_upsert(probe: Probe) -> None:
     """`metadata` and `expires_at` may be null in a PUT: 200, and neither is set."""
     answer = await probe.put(probe.names.new(), kind="custom", metadata=None, expires_at=None)
     if probe.expect(answer, OK):
@@ -180,7 +180,7 @@ async def null_is_as_absent_in_an_upsert(probe: Probe) -> None:
 
 
 @case("1.1 PATCH", mend="Change only the fields that the body has.")
-async def patch_changes_only_what_it_names(probe: Probe) -> None:
+async def test_patch_changes_only_what_it_names(probe: Probe) -> None:
     """PATCH is 200 with the namespace and leaves kind, created_at and every field it does not name as they are."""
     name = probe.names.new()
     ttl = {"expires_at": LATER} if probe.claims("ttl") else {}
@@ -200,7 +200,7 @@ async def patch_changes_only_what_it_names(probe: Probe) -> None:
 
 
 @case("1.1 PATCH", mend="Tell a field that is null (clear it) from one that is absent (leave it).")
-async def patch_with_null_clears(probe: Probe) -> None:
+async def test_patch_with_null_clears(probe: Probe) -> None:
     """A null in a PATCH clears the field: metadata, and with ttl expires_at."""
     ttl = {"expires_at": LATER} if probe.claims("ttl") else {}
     name = await probe.namespace(metadata={"a": 1}, **ttl)
@@ -215,7 +215,7 @@ async def patch_with_null_clears(probe: Probe) -> None:
 
 
 @case("1.2 NamespacePatch", mend="`metadata: {}` names a field: it clears the metadata and is no empty patch.")
-async def patch_with_empty_metadata_clears(probe: Probe) -> None:
+async def test_patch_with_empty_metadata_clears(probe: Probe) -> None:
     """PATCH with `metadata` {} is 200 and clears the metadata."""
     name = await probe.namespace(metadata={"a": 1})
     answer = await probe.patch(name, metadata={})
@@ -224,14 +224,14 @@ async def patch_with_empty_metadata_clears(probe: Probe) -> None:
 
 
 @case("1.2 NamespacePatch", mend="A patch that names none of its two fields is a bad request.")
-async def patch_must_name_a_field(probe: Probe) -> None:
+async def test_patch_must_name_a_field(probe: Probe) -> None:
     """PATCH with {} is 400."""
     name = await probe.namespace(metadata={"a": 1})
     probe.expect(await probe.patch(name), BAD_REQUEST, code="bad_request")
 
 
 @case("1.1 PATCH, DELETE", mend="A namespace that was never upserted, or was deleted, does not exist: 404.")
-async def unknown_namespaces_are_404(probe: Probe) -> None:
+async def test_unknown_namespaces_are_404(probe: Probe) -> None:
     """PATCH and DELETE of a namespace that does not exist are 404 not_found."""
     name = probe.names.new()
     probe.expect(await probe.patch(name, metadata={"a": 1}), NOT_FOUND, code="not_found")
@@ -239,7 +239,7 @@ async def unknown_namespaces_are_404(probe: Probe) -> None:
 
 
 @case("1.1 DELETE", mend="Delete a namespace's memories with it (on delete cascade); leave every other one alone.")
-async def delete_takes_the_memories(probe: Probe) -> None:
+async def test_delete_takes_the_memories(probe: Probe) -> None:
     """DELETE is 204, then 404; the memories are gone for good, those of other namespaces stay."""
     name, other = await probe.namespace(), await probe.namespace()
     await probe.remember(name)

@@ -2,14 +2,14 @@
 
 from uuid import uuid4
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, OK, Probe, memory_contents, memory_ids
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import DEFAULT_LIMIT, MEMORY_KINDS, parse_instant
 
 
 @case("1.2 SearchResponse", mend="Initialise the list: an empty result is [], never null.")
-async def nothing_found_is_an_empty_list(probe: Probe) -> None:
+async def test_nothing_found_is_an_empty_list(probe: Probe) -> None:
     """A search that finds nothing is 200 with `memories` []."""
     namespace = await probe.namespace()
     answer = await probe.search(namespace)
@@ -18,7 +18,7 @@ async def nothing_found_is_an_empty_list(probe: Probe) -> None:
 
 
 @case("1.2 SearchRequest", mend="Search exactly the namespaces of the request: the list is authoritative.")
-async def only_the_named_namespaces(probe: Probe) -> None:
+async def test_only_the_named_namespaces(probe: Probe) -> None:
     """A search returns memories of the namespaces it names and of no other, also where one name begins another."""
     name = probe.names.new()
     longer = f"{name}-more"
@@ -32,7 +32,7 @@ async def only_the_named_namespaces(probe: Probe) -> None:
 
 
 @case("1.1 POST search", mend="A namespace that was never upserted has no memories; that is no error of a search.")
-async def unknown_namespace_has_no_memories(probe: Probe) -> None:
+async def test_unknown_namespace_has_no_memories(probe: Probe) -> None:
     """A search of a namespace that does not exist is 200; beside one that does, it changes nothing."""
     unknown, namespace = probe.names.new(), await probe.namespace()
     await probe.remember(namespace)
@@ -42,7 +42,7 @@ async def unknown_namespace_has_no_memories(probe: Probe) -> None:
 
 
 @case("1.4", mend="Rank and cut over all namespaces together: one list, not one list after another.")
-async def several_namespaces_are_one_list(probe: Probe) -> None:
+async def test_several_namespaces_are_one_list(probe: Probe) -> None:
     """Memories of several namespaces come in one order, under one limit, each once."""
     one, other = await probe.namespace(), await probe.namespace()
     written = [(await probe.remember(namespace)).lower() for _ in range(3) for namespace in (one, other)]
@@ -60,7 +60,7 @@ async def several_namespaces_are_one_list(probe: Probe) -> None:
 
 
 @case("1.2 SearchRequest", mend="Check the request before the search: its namespaces, kinds, limit and their types.")
-async def refuses_wrong_requests(probe: Probe) -> None:
+async def test_refuses_wrong_requests(probe: Probe) -> None:
     """No namespaces, a wrong kind, a limit of -1 or 101, or a field of another type is 400."""
     namespace = await probe.namespace()
     bodies: tuple[dict[str, object], ...] = (
@@ -83,7 +83,7 @@ async def refuses_wrong_requests(probe: Probe) -> None:
 
 
 @case("1.2 SearchRequest, 1.4", mend="Default to 20; read a limit of 0 as the default, or refuse it with 400.")
-async def limits(probe: Probe) -> None:
+async def test_limits(probe: Probe) -> None:
     """Without a limit at most 20 memories come back, with one that many; 0 is the default or 400, never nothing."""
     namespace = await probe.namespace()
     for answer in await probe.together(*(probe.write(namespace, f"memory {n}") for n in range(DEFAULT_LIMIT + 3))):
@@ -100,7 +100,7 @@ async def limits(probe: Probe) -> None:
 
 
 @case("1.2 SearchRequest, 1.4", mend="Filter by kind before the limit is applied; no kinds means every kind.")
-async def kinds_filter(probe: Probe) -> None:
+async def test_kinds_filter(probe: Probe) -> None:
     """A search with `kinds` returns these alone, also where newer memories of other kinds exceed the limit."""
     namespace = await probe.namespace()
     for kind in MEMORY_KINDS:
@@ -114,7 +114,7 @@ async def kinds_filter(probe: Probe) -> None:
 
 
 @case("1.4", mend="Order a listing by created_at, newest first.")
-async def listing_is_newest_first(probe: Probe) -> None:
+async def test_listing_is_newest_first(probe: Probe) -> None:
     """A search without a query lists the newest memory first."""
     namespace = await probe.namespace()
     for number in range(4):
@@ -125,7 +125,7 @@ async def listing_is_newest_first(probe: Probe) -> None:
 
 
 @case("1.4", mend="End every order with the id: memories of the same instant otherwise change places.")
-async def listing_order_is_stable(probe: Probe) -> None:
+async def test_listing_order_is_stable(probe: Probe) -> None:
     """The same listing asked for again has the same order, and a smaller limit returns its beginning."""
     namespace = await probe.namespace()
     for answer in await probe.together(*(probe.write(namespace, "the same", id=str(uuid4())) for _ in range(12))):
@@ -137,7 +137,7 @@ async def listing_order_is_stable(probe: Probe) -> None:
 
 
 @case("1.3, 1.4", mend="Accept the fields of every search mode, also of those that health does not name.")
-async def query_and_embedding_may_arrive(probe: Probe) -> None:
+async def test_query_and_embedding_may_arrive(probe: Probe) -> None:
     """A search with a query, or with an empty one, is 200 with a list, whether fts is claimed or not."""
     namespace = await probe.namespace()
     await probe.remember(namespace)

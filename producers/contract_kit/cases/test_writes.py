@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from afterturn_client.plugin_target import namespace_path
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NOT_FOUND, OK, Probe, memory_contents
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import MEMORY_KINDS, SOURCES, is_uuid, parse_instant
 
 #: The most by which a plugin may round its times.
@@ -20,7 +20,7 @@ VERBATIM = (
 
 
 @case("1.2 MemoryWrite, MemoryWriteResponse, Memory", mend="Answer 201 with id and namespace; return what was written.")
-async def minimal(probe: Probe) -> None:
+async def test_minimal(probe: Probe) -> None:
     """Content, kind and source are enough: 201 with id (a UUID) and namespace, and a search returns the memory."""
     namespace = await probe.namespace()
     answer = await probe.write(namespace, "The tea is in the cupboard.")
@@ -45,7 +45,7 @@ async def minimal(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite", mend="Keep kind and source as they came.")
-async def kinds_and_sources(probe: Probe) -> None:
+async def test_kinds_and_sources(probe: Probe) -> None:
     """Every kind (fact, summary, checkpoint) and source (agent, runtime, user) is accepted and comes back."""
     namespace = await probe.namespace()
     wanted = [(kind, source) for kind in MEMORY_KINDS for source in SOURCES]
@@ -56,7 +56,7 @@ async def kinds_and_sources(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite", mend="Check content, kind and source before storing; a wrong value is 400, never a default.")
-async def refuses_wrong_values(probe: Probe) -> None:
+async def test_refuses_wrong_values(probe: Probe) -> None:
     """Content, kind or source that is missing, null, of another type or unknown is 400, and nothing is stored."""
     namespace = await probe.namespace()
     whole = {"content": "tea", "kind": "fact", "source": "agent"}
@@ -72,7 +72,7 @@ async def refuses_wrong_values(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite", mend="Trim the content only to see whether anything is left of it.")
-async def refuses_blank_content(probe: Probe) -> None:
+async def test_refuses_blank_content(probe: Probe) -> None:
     """Content that is empty or nothing but white space is 400."""
     namespace = await probe.namespace()
     for blank in ("", " ", " \t\r\n "):
@@ -80,7 +80,7 @@ async def refuses_blank_content(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite", mend="Store the content as it came: no trimming, escaping, normalising or redacting.")
-async def content_is_kept_verbatim(probe: Probe) -> None:
+async def test_content_is_kept_verbatim(probe: Probe) -> None:
     """Content comes back as it was written, every character of it."""
     namespace = await probe.namespace()
     for content in VERBATIM:
@@ -91,7 +91,7 @@ async def content_is_kept_verbatim(probe: Probe) -> None:
 
 
 @case("1.1 POST memories", mend="Refuse with 400 what the store cannot keep, or keep it: never a 5xx, never altered.")
-async def unusual_text_is_no_failure(probe: Probe) -> None:
+async def test_unusual_text_is_no_failure(probe: Probe) -> None:
     """NUL, half a surrogate pair or bytes that are no UTF-8 are kept or are 400: never a 5xx."""
     namespace = await probe.namespace()
     path = namespace_path(namespace, "/memories")
@@ -109,7 +109,7 @@ async def unusual_text_is_no_failure(probe: Probe) -> None:
     "1.1 POST memories",
     mend="Look for the namespace before the insert, or map the foreign key's violation to 404: never a 5xx.",
 )
-async def unknown_namespace_is_404(probe: Probe) -> None:
+async def test_unknown_namespace_is_404(probe: Probe) -> None:
     """A write to a namespace that was never upserted is 404 not_found, with an id of the caller's, too."""
     name = probe.names.new()
     probe.expect(await probe.write(name), NOT_FOUND, code="not_found")
@@ -117,7 +117,7 @@ async def unknown_namespace_is_404(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite", mend="An embedding of no numbers is none: store no vector, and let the search be a listing.")
-async def empty_embedding_is_none(probe: Probe) -> None:
+async def test_empty_embedding_is_none(probe: Probe) -> None:
     """`embedding` [] is as good as absent, in a write and in a search; null in a write, too."""
     namespace = await probe.namespace()
     probe.expect(await probe.write(namespace, "one", embedding=[]), CREATED)
@@ -129,7 +129,7 @@ async def empty_embedding_is_none(probe: Probe) -> None:
 
 
 @case("1.2 MemoryWrite", mend="Null in an optional field is as good as absent.")
-async def null_is_as_absent(probe: Probe) -> None:
+async def test_null_is_as_absent(probe: Probe) -> None:
     """id, expires_at, propagation and embedding may be null: 201 with a minted id."""
     namespace = await probe.namespace()
     answer = await probe.write(namespace, id=None, expires_at=None, propagation=None, embedding=None)
@@ -140,7 +140,7 @@ async def null_is_as_absent(probe: Probe) -> None:
 
 
 @case("1.2 Memory", mend="Set created_at when the memory is first written, with an offset (`Z`).")
-async def created_at_is_now(probe: Probe) -> None:
+async def test_created_at_is_now(probe: Probe) -> None:
     """A memory's created_at lies between those of the namespaces made before and after it, to the second."""
     before = await probe.put(namespace := probe.names.new(), kind="custom")
     await probe.remember(namespace)

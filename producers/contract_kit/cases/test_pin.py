@@ -1,13 +1,13 @@
 """Capability `pin`: pinned memories come first, in every kind of search."""
 
-from producers.contract_kit.cases.embedding import ANIMAL, axis
+from producers.contract_kit.cases.clause import case
+from producers.contract_kit.cases.test_embedding import ANIMAL, axis
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, Probe, memory_ids
-from producers.contract_kit.registry import case
 
 
 @case("1.2 Memory", "pin", mend="Keep the pin; it is false unless it was set.")
-async def comes_back(probe: Probe) -> None:
+async def test_comes_back(probe: Probe) -> None:
     """A pinned memory is returned with `pin` true; another without it, or with false."""
     namespace = await probe.namespace()
     wanted = {
@@ -21,7 +21,7 @@ async def comes_back(probe: Probe) -> None:
 
 
 @case("1.3, 1.4 (4)", "pin", mend="Order by pin before created_at, and before the limit is applied.")
-async def first_in_a_listing(probe: Probe) -> None:
+async def test_first_in_a_listing(probe: Probe) -> None:
     """A pinned memory comes before newer ones that are not pinned, also with a limit of 1."""
     namespace = await probe.namespace()
     pinned = await probe.remember(namespace, "pinned", pin=True)
@@ -31,7 +31,7 @@ async def first_in_a_listing(probe: Probe) -> None:
 
 
 @case("1.3, 1.4 (2)", "pin", "fts", mend="Order by pin before the rank: pinned is pinned, with a query, too.")
-async def first_by_text(probe: Probe) -> None:
+async def test_first_by_text(probe: Probe) -> None:
     """Of the memories that match a query the pinned one comes first, though another matches better."""
     namespace = await probe.namespace()
     pinned = await probe.remember(namespace, "Somewhere between breakfast and trains an aardvark appears.", pin=True)
@@ -40,7 +40,7 @@ async def first_by_text(probe: Probe) -> None:
 
 
 @case("1.3, 1.4 (1)", "pin", "embedding", mend="Order by pin before the distance: pinned is pinned, by vector, too.")
-async def first_by_vector(probe: Probe) -> None:
+async def test_first_by_vector(probe: Probe) -> None:
     """Of the memories near a vector the pinned one comes first, though another is nearer."""
     namespace = await probe.namespace()
     near = [0.8 * one + 0.6 * other for one, other in zip(axis(probe, 0), axis(probe, 1), strict=True)]

@@ -1,12 +1,12 @@
 """GET /v1/health."""
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.probe import OK, Probe
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import health_problem
 
 
 @case("1.1, 1.2 HealthResponse", mend="Answer status, version and capabilities; claim nothing as an empty list.")
-async def answers(probe: Probe) -> None:
+async def test_answers(probe: Probe) -> None:
     """200 with `status` ok, `version` 1.x and the list of `capabilities`."""
     answer = await probe.send("GET", "/v1/health")
     problem = health_problem(answer.value)
@@ -16,7 +16,7 @@ async def answers(probe: Probe) -> None:
 
 
 @case("1.3", mend="Ignore what you do not support; refuse nothing because of a capability you do not claim.")
-async def tolerates_what_it_does_not_claim(probe: Probe) -> None:
+async def test_tolerates_what_it_does_not_claim(probe: Probe) -> None:
     """Fields of capabilities that are not claimed are ignored: the write and the search succeed all the same."""
     namespace = await probe.namespace()
     written: dict[str, dict[str, object]] = {

@@ -4,9 +4,9 @@ from uuid import uuid4
 
 from afterturn_client.plugin_target import namespace_path
 
+from producers.contract_kit.cases.clause import case
 from producers.contract_kit.client import PluginReply
 from producers.contract_kit.probe import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, Probe
-from producers.contract_kit.registry import case
 from producers.contract_kit.wire import error_problem
 
 #: None of these is a JSON object.
@@ -14,7 +14,7 @@ NOT_OBJECTS = (b"", b"{", b"{'kind': 'custom'}", b"[]", b"null", b'"text"', b"7"
 
 
 @case("1.1", mend="Set Content-Type: application/json on every answer that has a body, errors and 404s included.")
-async def content_type_is_json(probe: Probe) -> None:
+async def test_content_type_is_json(probe: Probe) -> None:
     """Every answer with a body says Content-Type: application/json."""
     namespace = await probe.namespace()
     await probe.write(namespace)
@@ -27,7 +27,7 @@ async def content_type_is_json(probe: Probe) -> None:
 
 
 @case("1.2 Error", mend="Answer {code, message} with one of the five codes; leave `details` out or make it an object.")
-async def errors_have_code_and_message(probe: Probe) -> None:
+async def test_errors_have_code_and_message(probe: Probe) -> None:
     """Every refusal is an Error: a code of the contract, a message, and nothing but an object as details."""
     for answer in await _collect_refusals(probe):
         problem = error_problem(answer.value)
@@ -35,7 +35,7 @@ async def errors_have_code_and_message(probe: Probe) -> None:
 
 
 @case("1.1", mend="Refuse a body that is no JSON object with 400 before anything else is done with it.")
-async def bodies_must_be_json_objects(probe: Probe) -> None:
+async def test_bodies_must_be_json_objects(probe: Probe) -> None:
     """A body that is missing, is no JSON or is no object is 400 on every route that reads one."""
     namespace = await probe.namespace()
     memory_id = await probe.remember(namespace)
@@ -51,7 +51,7 @@ async def bodies_must_be_json_objects(probe: Probe) -> None:
 
 
 @case("1.1", mend="NaN is not JSON, though some parsers read it (Python's json does: give it a parse_constant).")
-async def nan_is_not_json(probe: Probe) -> None:
+async def test_nan_is_not_json(probe: Probe) -> None:
     """NaN and Infinity in a body are 400, like every body that is not JSON."""
     namespace = await probe.namespace()
     path = namespace_path(namespace, "/memories")
@@ -61,7 +61,7 @@ async def nan_is_not_json(probe: Probe) -> None:
 
 
 @case("1.1", mend="Answer unknown paths with 404 and an Error body, not with your framework's page.")
-async def unknown_paths_are_404(probe: Probe) -> None:
+async def test_unknown_paths_are_404(probe: Probe) -> None:
     """A path that the contract does not have is 404 not_found, also below a namespace."""
     namespace = await probe.namespace()
     for method, path in (
@@ -73,7 +73,7 @@ async def unknown_paths_are_404(probe: Probe) -> None:
 
 
 @case("1.1", mend="Only namespaces know 405; a wrong method on health or search is an unknown path.")
-async def wrong_methods(probe: Probe) -> None:
+async def test_wrong_methods(probe: Probe) -> None:
     """GET of a namespace is 405 bad_request; POST /v1/health and GET /v1/search are 404 not_found."""
     namespace = await probe.namespace()
     got = await probe.send("GET", namespace_path(namespace))
@@ -83,7 +83,7 @@ async def wrong_methods(probe: Probe) -> None:
 
 
 @case("1.1", mend="An empty name or id matches the route and is a bad request.")
-async def empty_names_are_400(probe: Probe) -> None:
+async def test_empty_names_are_400(probe: Probe) -> None:
     """`/v1/namespaces/` and `/v1/memories/` with nothing behind them are 400 bad_request."""
     namespaces = await probe.send("PUT", "/v1/namespaces/", {"kind": "custom"})
     probe.expect(namespaces, BAD_REQUEST, code="bad_request")
