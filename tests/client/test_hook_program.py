@@ -8,11 +8,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from afterturn_client.hook_program import DEADLINE_S, read_deadline, read_process_age
+from afterturn_client.hook_program import DEADLINE_S, LONGEST_EVENT, read_deadline, read_event, read_process_age
 from afterturn_client.reference import frame
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen
+from tests.growth import grows_with_its_text
 from tests.patience import PATIENCE_S
 
 TEXT = "Zoë ❤ 寿司 \U0001f600 lives in Gent"
@@ -109,11 +110,21 @@ def test_an_event_is_read_in_each_coding_of_json(env: dict[str, str], coding: st
     assert TEXT in ended.stdout.decode()
 
 
-def test_a_long_event_is_read_in_time(in_time: dict[str, str]) -> None:
+def test_a_long_event_is_read(env: dict[str, str]) -> None:
     event = json.dumps({"session_id": "s", "cwd": "/", "prompt": "where? " + "x y " * 1_500_000}).encode()
-    ended = shell("HOOK", in_time, event)
+    ended = shell("HOOK", env, event)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert TEXT in ended.stdout.decode()
+
+
+def test_the_time_to_read_an_event_grows_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(prompt: str) -> None:
+        (tmp_path / "event").write_text(json.dumps({"prompt": prompt}))
+        with (tmp_path / "event").open() as event:
+            monkeypatch.setattr(sys, "stdin", event)
+            assert read_event()["prompt"] == prompt
+
+    assert grows_with_its_text(read, "x y ", long=LONGEST_EVENT - 65_536)
 
 
 @pytest.mark.parametrize(

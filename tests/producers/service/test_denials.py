@@ -1,6 +1,5 @@
 """Denials end facts: in profiles, lists and recall at any moment, before and after the workers, and after a replay."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -238,7 +237,7 @@ async def test_what_was_deleted_or_has_expired_is_counted_with_its_reason_and_no
     ana = await quiet.tenant()
     await say(ana, "I like golf.", "I like tea.", "I live in Porto.", "I'm vegan.", name="Kim")
     today = datetime.now(UTC)
-    for turn, words, ends in (("task", "Today I need milk.", None), ("guest", "I like rain.", timedelta(seconds=1))):
+    for turn, words, ends in (("task", "Today I need milk.", None), ("guest", "I like rain.", timedelta(hours=1))):
         message = {"role": "user", "content": words, "name": "Kim"}
         at = today - timedelta(days=3) if ends is None else today
         body = {"session_id": "s", "turn_id": turn, "messages": [message], "occurred_at": at.isoformat()}
@@ -255,7 +254,7 @@ async def test_what_was_deleted_or_has_expired_is_counted_with_its_reason_and_no
         f"/api/v1/units/{ids['I live in Porto.']}", json={"content": "I lived in Porto once."}
     )
     assert corrected.status_code == 200, corrected.text
-    await asyncio.sleep(1.1)
+    quiet.clock.ahead = timedelta(hours=2)
     told = await profile(ana, name="Kim", history="true")
     assert told["ended"] == [
         {"state": "deleted", "why": "forgotten", "facts": 1},

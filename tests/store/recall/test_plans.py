@@ -19,6 +19,7 @@ from store.recall.names import SPEAKERS
 from store.recall.preparation_queries import PREPARE
 from store.recall.time_arm import SAID
 from tests.store.conftest import NOON, new_host, turn
+from tests.tables import each_row
 
 FACTS = text("""
     insert into afterturn.fact_t (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from)
@@ -53,7 +54,7 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
     return "\n".join(plan)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "statement, found_by",
     [
         (PREPARE, ("term = q.term", "unit_id = p", "session_id = ", 'stage = "*VALUES*"')),

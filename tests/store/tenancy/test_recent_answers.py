@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from store.tenancy.recent_answers import RecentAnswers
+from tests.patience import PATIENCE_S
 
 
 class Source:
@@ -75,7 +76,7 @@ async def test_a_key_in_use_is_looked_up_again_before_its_time_is_over_and_nobod
     source.knows["a"] = "B"
     source.open.clear()
     clock.now += 0.2
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE_S):
         assert [await answers.get("a") for _ in range(3)] == ["A"] * 3
     await settle(lambda: len(source.asked) > 1)
     source.open.set()
