@@ -20,6 +20,7 @@ from deploy.cli.output import as_api_json, create_console, exit_with, print_json
 from deploy.cli.row_progress import show_progress
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.snapshot_files import (
+    BegunFile,
     ParkedFile,
     UnfinishedFile,
     check_name,
@@ -34,13 +35,14 @@ from deploy.cli.snapshot_files import (
 from deploy.components.bootstrap import HOST
 from deploy.notices import print_notice, replace_unprintable
 from deploy.tables import ResultTable
-from producers.cutover.errors import CutoverError
+from producers.cutover.errors import CutoverError, UnusableFile
 from producers.cutover.lines import write_line
 from producers.service.snapshots import BATCH, MOST_NAMES
 from store import identity
 from store.backfill.conversion import NO_TIME
 from store.errors import StoreError
 from store.snapshot.heading import describe_converted
+from store.snapshot.policy import ALIASES
 from store.snapshot.portal_document import iterate_document
 from store.snapshot.portal_form import Conversion, from_portal, to_portal
 from store.tenancy.hosts import require_tenant_name
@@ -101,7 +103,7 @@ def export_command(
     """
     api = OperatorApi(find_running_stack(data))
     asked = {"include": include or [], "mask": mask, "override": override, "digest_key": digest_key}
-    with _exit_on_unusable_file(), _named_output(file, as_json=as_json) as named:
+    with _exit_on_unusable_file(file), _named_output(file, as_json=as_json) as named:
         snapshot = _export(api, named, {"tenant": host, **asked, **({"banks": bank} if bank else {})})
     if as_json:
         print_json(as_api_json(snapshot))
@@ -148,7 +150,7 @@ def import_command(
     **Example:** `afterturn snapshot import acme.jsonl.gz --host acme-staging --from acme --rules rules.json`
     """
     api, names = OperatorApi(find_running_stack(data)), set[str]()
-    with _exit_on_unusable_file(), _named_file(file) as named:
+    with _exit_on_unusable_file(file), _named_file(file) as named:
         with open_snapshot(named) as lines:
             total = check_snapshot(lines, names)
         replaced = read_rules(rules) if rules else []
@@ -193,7 +195,12 @@ def convert_command(
     **Example:** `afterturn snapshot convert portal.json acme.jsonl.gz --host acme`
     """
     done = Conversion()
-    with _exit_on_unusable_file(), _named_file(file) as named, _named_output(out, as_json=as_json) as written:
+    again = "the same command begins anew"
+    with (
+        _exit_on_unusable_file(out, again),
+        _named_file(file) as named,
+        _named_output(out, as_json=as_json) as written,
+    ):
         unfinished = UnfinishedFile(written)
         unfinished.discard()
         try:
@@ -237,20 +244,23 @@ def list_command(*, host: TenantOption = HOST, data: DataOption = None, as_json:
 
 
 def _export(api: OperatorApi, file: Path, asked: dict[str, Any]) -> Snapshot:
-    """Write the file; one that was begun goes on where it ended, if its export still runs."""
-    unfinished = UnfinishedFile(file)
+    """Write the file; one that was begun goes on where it ended."""
+    unfinished, tenant = UnfinishedFile(file), asked["tenant"]
     begun = unfinished.read_begun()
     if begun is None:
         started = read_answer(StartedExport, api.call("POST", PATH, asked))
-        first_line, after, events = dict(started.first_line), 0, 0
+        begun, snapshot = BegunFile(dict(started.first_line)), started.snapshot
         with unfinished.open() as out:
-            write_line(out, first_line)
+            write_line(out, begun.first_line)
+        path = f"{PATH}/{snapshot.snapshot_id}"
     else:
-        first_line, after, events = begun
-        print_notice(f"{file}.part has {events} events: going on behind them")
-    path, tenant = f"{PATH}/{first_line['snapshot_id']}", asked["tenant"]
+        _require_same(begun.first_line, asked, file)
+        print_notice(f"{file}.part has {begun.events} events: going on behind them; delete it to begin anew")
+        path = f"{PATH}/{begun.first_line['snapshot_id']}"
+        snapshot = read_answer(Snapshot, api.call("GET", path, tenant=tenant))
+    after, events = begun.position, begun.events
     with show_progress("positions") as advance:
-        while True:
+        while snapshot.status != "done":
             page = api.call("GET", f"{path}/events", tenant=tenant, after=after)
             snapshot = read_answer(Snapshot, page["snapshot"])
             with unfinished.open() as out:
@@ -258,12 +268,28 @@ def _export(api: OperatorApi, file: Path, asked: dict[str, Any]) -> Snapshot:
                     write_line(out, event)
             after, events = snapshot.place, events + len(page["events"])
             advance(snapshot.place, max(snapshot.head, 1))
-            if snapshot.status == "done":
-                break
-    with unfinished.open() as out:
-        write_line(out, {"end": events, "counts": dict(snapshot.counts)})
+    if events != snapshot.counts["events"]:
+        raise UnusableFile(f"{file}.part lacks events of an export that is done: delete it, and export again")
+    if not begun.whole:
+        with unfinished.open() as out:
+            write_line(out, {"end": events, "counts": dict(snapshot.counts)})
     unfinished.finish()
     return snapshot
+
+
+def _require_same(first_line: Mapping[str, Any], asked: Mapping[str, Any], file: Path) -> None:
+    """Raise UnusableFile where a file was begun with other options: what is not asked for must not get into it."""
+    host = identity.host_id(asked["tenant"])
+    banks = sorted(str(identity.bank_id(host, one)) for one in asked["banks"]) if "banks" in asked else None
+    same = {
+        "host": str(host),
+        "parts": sorted({ALIASES.get(one, one) for one in asked["include"]}),
+        "banks": banks,
+        "masked": asked["mask"],
+    }
+    told = {name: first_line.get(name) for name in same}
+    if told != same or ("digest_key" in first_line) != asked["digest_key"]:
+        raise UnusableFile(f"{file}.part was begun with other options: name the same ones, or delete it")
 
 
 def _convert_snapshot(file: Path, out: UnfinishedFile, done: Conversion) -> None:
@@ -314,7 +340,8 @@ class _Import:
         with open_snapshot(self._file) as lines:
             first_line = read_first_line(lines)
         snapshot = self._begin(first_line)
-        path, parked = f"{PATH}/{snapshot.snapshot_id}", ParkedFile(self._file, first_line)
+        path = f"{PATH}/{snapshot.snapshot_id}"
+        parked = ParkedFile(self._file, first_line, goes_on=snapshot.place > 0)
         if snapshot.place:
             print_notice(f"{snapshot.place} of {total} events were taken before: going on behind them")
         first, rules, tenant = snapshot.place, self._asked["rules"], {"tenant": self._asked["tenant"]}
@@ -362,13 +389,22 @@ def _print_snapshot(snapshot: Snapshot) -> None:
 
 
 @contextmanager
-def _exit_on_unusable_file() -> Iterator[None]:
+def _exit_on_unusable_file(
+    written: Path, again: str = "the same command goes on where this one ended"
+) -> Iterator[None]:
+    """Exit with a line where a file cannot be used or written, and on Ctrl-C."""
     try:
         yield
     except CutoverError as error:
         raise exit_with(str(error), 2) from None
+    except BrokenPipeError:  # the reader of a pipe went away: typer ends such a command quietly
+        raise
+    except OSError as error:
+        raise exit_with(
+            f"{error.filename or written} cannot be written ({error.strerror or error}): {again}", 1
+        ) from None
     except KeyboardInterrupt:
-        raise exit_with("interrupted: the same command goes on where this one ended", 130) from None
+        raise exit_with(f"interrupted: {again}", 130) from None
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """Files of snapshots: JSON Lines, plain or compressed. A file under way has another name until it is whole."""
 
+import errno
 import gzip
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,8 +20,20 @@ from store.snapshot.heading import FORMAT
 
 #: What a compressed file begins with.
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+#: Errors of a file that is written.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Fields of events' data that hold the name of a user.
 NAMES_OF_USERS = ("userName", "laidDownBy")
+
+
+@dataclass(frozen=True, slots=True)
+class BegunFile:
+    """What an earlier run has written: the first line, the last event's position, how many events; whether all."""
+
+    first_line: Mapping[str, Any]
+    position: int = 0
+    events: int = 0
+    whole: bool = False
 
 
 class UnfinishedFile:
@@ -29,25 +44,25 @@ class UnfinishedFile:
         self._file = file
         self._part = file.with_name(f"{file.name}.part")
 
-    def read_begun(self) -> tuple[dict[str, Any], int, int] | None:
-        """Return the first line, the position of the last event and the number of events; None: nothing was begun.
-
-        What was cut off behind the last whole line is removed.
-        """
+    def read_begun(self) -> BegunFile | None:
+        """Return what was begun, or None. What was cut off behind the last whole line is removed."""
         if not self._part.exists():
             return None
-        first, position, events, whole = None, 0, 0, 0
+        begun, size = None, 0
         with self._part.open("rb+") as part:
             for number, line in enumerate(part, 1):
                 if not line.endswith(b"\n"):
                     break
                 kept = parse_line(line, number)
-                first = kept if first is None else first
-                events += number > 1
-                position = int(kept.get("nonce", 0))
-                whole += len(line)
-            part.truncate(whole)
-        return None if first is None else (first, position, events)
+                if begun is None:
+                    begun = BegunFile(kept)
+                elif "end" in kept:
+                    begun = replace(begun, whole=True)
+                else:
+                    begun = replace(begun, position=int(kept.get("nonce", 0)), events=begun.events + 1)
+                size += len(line)
+            part.truncate(size)
+        return begun
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -64,10 +79,13 @@ class UnfinishedFile:
         """Compress the file where its name says so, and give it its name."""
         if self._file.suffix in {".gz", ".zst"}:
             packed = self._file.with_name(f"{self._file.name}.packed")
-            opened = os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with self._part.open("rb") as plain, os.fdopen(opened, "wb") as out, _compress(out, self._file) as into:
-                shutil.copyfileobj(plain, into, 1 << 20)
-            packed.replace(self._file)
+            try:
+                opened = os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with self._part.open("rb") as plain, os.fdopen(opened, "wb") as out, _compress(out, self._file) as into:
+                    shutil.copyfileobj(plain, into, 1 << 20)
+                packed.replace(self._file)
+            finally:
+                packed.unlink(missing_ok=True)
             self._part.unlink()
         else:
             self._part.replace(self._file)
@@ -94,7 +112,9 @@ def open_snapshot(file: Path) -> Iterator[BinaryIO]:
                     yield lines  # type: ignore[misc]  # as above
             else:
                 yield raw
-    except (OSError, EOFError, zstd.ZstdError) as error:
+    except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
+        if getattr(error, "errno", None) in NO_ROOM:  # of a file that is written meanwhile
+            raise
         raise UnusableFile(f"{file} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
@@ -163,25 +183,30 @@ def iterate_batches(lines: Iterable[bytes], skipped: int, most: int, most_bytes:
 class ParkedFile:
     """Events whose parent is missing, in a snapshot of their own: `FILE.parked.jsonl`, to be imported later."""
 
-    def __init__(self, file: Path, first_line: Mapping[str, Any]) -> None:
-        """Write beside this snapshot, under the same first line."""
+    def __init__(self, file: Path, first_line: Mapping[str, Any], *, goes_on: bool) -> None:
+        """Write beside this snapshot, under the same first line; where its import goes on, behind what was parked."""
         self.file = file.with_name(f"{file.name}.parked.jsonl")
         self._first_line = first_line
-        self.events = 0
+        self._unfinished = UnfinishedFile(self.file)
+        begun = self._unfinished.read_begun() if goes_on else None
+        if begun is None or begun.first_line != first_line:
+            self._unfinished.discard()
+        self.events = begun.events if begun and begun.first_line == first_line else 0
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Append an event."""
-        with self.file.open("ab" if self.events else "wb") as out:
+        with self._unfinished.open() as out:
             if not self.events:
                 write_line(out, self._first_line)
             write_line(out, event)
         self.events += 1
 
     def finish(self) -> None:
-        """Write the last line."""
+        """Write the last line, and give the file its name."""
         if self.events:
-            with self.file.open("ab") as out:
+            with self._unfinished.open() as out:
                 write_line(out, {"end": self.events})
+            self._unfinished.finish()
 
 
 def read_first_line(lines: Iterable[bytes]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from store.derived.completion import complete_bank
 from store.erasure import Erasures, ErasureTarget
 from store.errors import NotFound, SnapshotRefused, StoreError
 from store.snapshot import rows
-from store.snapshot.mapped_ids import MappedIds, forget_dry_run, lock_mapping
+from store.snapshot.mapped_ids import MappedIds, forget_dry_run, forget_interrupted, lock_mapping
 from store.snapshot.pieces import BatchTaker, Problem, Taken
 from store.snapshot.policy import Part
 from store.snapshot.replacements import Replacements
@@ -124,6 +124,7 @@ class Imports:
             keeps_digests=asked.keeps_digests,
         )
         async with self._database.tenant(host) as connection:
+            await forget_interrupted(connection, host, self._clock())
             if row.mapping is not None:
                 await lock_mapping(connection, row.mapping)
             row = await self._find_or_insert(connection, row)
@@ -156,14 +157,16 @@ class Imports:
         async with self._database.tenant(host) as connection:
             row = await rows.read_row(connection, host, snapshot)
             limited = bool((await connection.execute(LIMITED, {"host": host})).scalar_one())
-        if row.kind != rows.IMPORT or row.status != rows.RUNNING:
-            raise SnapshotRefused("this import takes no more events: begin another")
+        if row.kind != rows.IMPORT:
+            raise SnapshotRefused("this is no import")
         if (row.mapping is None and rules) or row.mapping not in {None, rules.identify(row.source_host or host)}:
             raise SnapshotRefused("this import began with other replacement rules: send those with every batch")
         if first > row.place:
             raise SnapshotRefused(f"this import has taken {row.place} events: send those from there on")
         if first + len(lines) <= row.place:
             return TakenBatch(row, ())
+        if row.status != rows.RUNNING:
+            raise SnapshotRefused("this import takes no more events: begin another")
         taker = BatchTaker(self._database, row, rules, fail_fast=fail_fast, limited=limited)
         try:
             await taker.take(lines[row.place - first :])
@@ -238,19 +241,20 @@ class Imports:
             asked = {"host": host, "first": row.head, "last": row.counts["derived_to"]}
             banks = (await connection.execute(BANKS, asked)).scalars().all()
         try:
-            for bank in banks[row.counts["derived_banks"] :]:
+            for done, bank in enumerate(banks[row.counts["derived_banks"] :], row.counts["derived_banks"] + 1):
                 await complete_bank(begin, host, bank, self._clock())
-                await self._note_bank(row)
+                await self._note_banks(row, done)
         except _Paused:
             return False
         async with self._database.call() as connection:
             await connection.execute(RECOUNT_NOW, {"host": host, "now": self._clock()})
         return True
 
-    async def _note_bank(self, row: SnapshotRow) -> None:
+    async def _note_banks(self, row: SnapshotRow, done: int) -> None:
+        """Note that the first banks are complete; another call may have noted more."""
         async with self._database.tenant(row.host) as connection:
             held = await rows.read_row(connection, row.host, row.snapshot_id, lock=True)
-            held.counts["derived_banks"] += 1
+            held.counts["derived_banks"] = max(held.counts["derived_banks"], done)
             await rows.save_row(connection, held, self._clock())
 
 

@@ -39,6 +39,16 @@ _IS_USED = exists().where(
     or_(~_RUN.dry_run, and_(_RUN.status != DONE, _RUN.updated_at > bindparam("since"))),
 )
 FORGET = delete(IMPORTED_ID).where(*_OF, ~_IS_USED)
+# A mapping that another transaction has locked is used.
+INTERRUPTED = text("""
+    select m.mapping_id from (
+        select r.mapping_id from afterturn.snapshot_t r
+         where r.host_id = :host and r.mapping_id is not null
+           and exists (select from afterturn.imported_id_t i
+                        where i.host_id = r.host_id and i.mapping_id = r.mapping_id)
+         group by r.mapping_id
+        having bool_and(r.dry_run and (r.status = 'done' or r.updated_at <= :since)) offset 0) m
+     where pg_try_advisory_xact_lock(afterturn.lock_key('mapping', m.mapping_id))""")
 FOLD = text("""
     select afterturn.folded(o.subject) as subject, afterturn.folded(o.key) as key
       from unnest(cast(:subjects as text[]), cast(:keys as text[])) with ordinality as o(subject, key, nth)
@@ -98,6 +108,14 @@ async def forget_dry_run(connection: AsyncConnection, row: SnapshotRow, now: dat
         await lock_mapping(connection, row.mapping)
         place = {"host": row.host, "mapping": row.mapping}
         await connection.execute(FORGET, {**place, "since": now - DRY_RUN_GOES_ON})
+
+
+async def forget_interrupted(connection: AsyncConnection, host: UUID, now: datetime) -> None:
+    """Delete the ids that a tenant's dry runs were given which were interrupted and go on no more."""
+    since = now - DRY_RUN_GOES_ON
+    for mapping in (await connection.execute(INTERRUPTED, {"host": host, "since": since})).scalars().all():
+        # By another statement than the lock, it sees an import that began meanwhile.
+        await connection.execute(FORGET, {"host": host, "mapping": mapping, "since": since})
 
 
 def list_ids(events: Iterable[ReadEvent]) -> set[UUID]:

@@ -340,3 +340,20 @@ async def test_memory_without_history_is_taken_in_whole(world: World, elsewhere:
     assert row.counts["imported"] == len(events), row.counts
     later = await take(elsewhere, await export(world), host=OTHER, rules=AS_THEY_ARE, names=("ana",))
     assert later.counts["failed"] == later.counts["parked"] == 0
+
+
+async def test_ids_of_a_dry_run_that_was_interrupted_go_with_the_next_import(world: World, elsewhere: World) -> None:
+    await live(world, HOST)
+    await begin_tenant(elsewhere)
+    lines = [orjson.loads(one) for one in await export(world)]
+    imports = Imports(elsewhere.database, now)
+    asked = ImportRequest(EVERYTHING, "test", uuid4(), HOST, rules=AS_THEY_ARE, dry_run=True)
+    row = await imports.begin(OTHER, asked)
+    await imports.take(OTHER, row.snapshot_id, 0, lines[:20], rules=AS_THEY_ARE)
+    assert await count_rows(elsewhere, "imported_id_t", OTHER) > 0
+    of_itself = ImportRequest(EVERYTHING, "test", uuid4(), OTHER)
+    await imports.begin(OTHER, of_itself)
+    assert await count_rows(elsewhere, "imported_id_t", OTHER) > 0, "it may go on"
+    await elsewhere.sql("update afterturn.snapshot_t set updated_at = updated_at - interval '2 days'")
+    await imports.begin(OTHER, of_itself)
+    assert await count_rows(elsewhere, "imported_id_t", OTHER) == 0

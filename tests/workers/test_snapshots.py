@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -9,6 +11,7 @@ import orjson
 import pytest
 from sqlalchemy import text
 
+from store.derived.completion import Begin, Completion, complete_bank
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import QuotaExceeded, ResourceBusy, SnapshotRefused, TurnConflict
 from store.memory.turns import Appended, NewTurn
@@ -16,6 +19,7 @@ from store.memory.units import Units
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
+from store.snapshot import importing
 from store.snapshot.importing import ImportRequest, Imports
 from store.snapshot.policy import Part
 from store.snapshot.portal_document import iterate_document
@@ -252,3 +256,33 @@ async def test_quotas_count_what_an_import_brings(world: World, elsewhere: World
     row = await take(elsewhere, events)
     assert row.status == "done"
     assert (await elsewhere.sql("select turns from afterturn.quota_t"))[0][0] == 3
+
+
+async def test_two_who_finish_an_import_leave_no_bank_out(
+    world: World, elsewhere: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command whose answer was lost is called again while the service still works on the first call."""
+    await fill(world)
+    for bank in ("notes", "plans"):
+        await world.append("s", f"of {bank}", bank=bank, gateway=False)
+    lines = [orjson.loads(one) for one in await export(world)]
+    imports, usual, both = Imports(elsewhere.database, now), complete_bank, asyncio.Barrier(2)
+    row = await imports.begin(HOST, ImportRequest(EVERYTHING, "test", uuid4(), HOST))
+    await imports.take(HOST, row.snapshot_id, 0, lines)
+    begun = Counter[UUID]()
+
+    async def complete(begin: Begin, host: UUID, bank: UUID, at: datetime) -> Completion:
+        """Both complete the first bank at the same time, and pause at the second."""
+        begun[bank] += 1
+        if len(begun) > 1:
+            raise importing._Paused
+        await both.wait()
+        return await usual(begin, host, bank, at)
+
+    monkeypatch.setattr(importing, "complete_bank", complete)
+    await asyncio.gather(*(imports.finish(HOST, row.snapshot_id, len(lines)) for _ in range(2)))
+    monkeypatch.undo()
+    # What was taken is sent again by the second one.
+    assert (await imports.take(HOST, row.snapshot_id, 0, lines)).row.place == len(lines)
+    assert (await imports.finish(HOST, row.snapshot_id, len(lines))).status == "done"
+    assert await verified(elsewhere) == []

@@ -44,7 +44,7 @@ def main(phase: str, *arguments: str) -> None:
     elif phase == "import":
         Imports._save = stop_at(2, Imports._save)  # type: ignore[method-assign]
     else:
-        Imports._note_bank = stop  # type: ignore[method-assign]
+        Imports._note_banks = stop  # type: ignore[method-assign]
     build_cli("snapshot")(["snapshot", *arguments])
 
 

@@ -1,8 +1,10 @@
 """`afterturn snapshot`: a file that goes on where it was interrupted, checked before anything is written."""
 
 import asyncio
+import errno
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,8 +16,10 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
 from typer.testing import CliRunner
 
+from deploy.cli import snapshot_files
 from deploy.cli.app import build_cli
 from deploy.cli.compression import zstd
+from deploy.cli.snapshot_files import ParkedFile
 from deploy.components.bootstrap import HOST
 from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
 from tests.processes import spawned
@@ -208,3 +212,67 @@ async def test_a_snapshot_goes_through_standard_output_and_input(
     assert [one["id"] for one in said[1:-1]] == [one["id"] for one in lines_of(file)[1:-1]]
     taken = await elsewhere.answer("snapshot", "import", "-", said=out.stdout)
     assert taken["counts"]["imported"] == said[-1]["end"] > 3
+
+
+async def test_an_export_that_was_begun_goes_on_under_the_same_options_alone(busy: Busy, tmp_path: Path) -> None:
+    await busy.append(("monday", "1"))
+    whole, file, part = (tmp_path / name for name in ("whole.jsonl", "again.jsonl", "again.jsonl.part"))
+    await busy.answer("snapshot", "export", str(whole), *BOTH)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    part.write_bytes(whole.read_bytes())
+    for other in (BOTH[:2], (*BOTH, "--mask"), (*BOTH, "--bank", "default"), (*BOTH, "--digest-key")):
+        refused = await busy.run("snapshot", "export", str(file), *other)
+        assert (refused.exit_code, "other options" in refused.stderr) == (2, True), refused.stderr
+    assert part.read_bytes() == whole.read_bytes()
+    # It was killed while the file was packed, or before its last line was written.
+    for kept in (lines, lines[:-1]):
+        part.write_bytes(b"".join(kept))
+        await busy.answer("snapshot", "export", str(file), *BOTH)
+        assert (file.read_bytes(), part.exists()) == (whole.read_bytes(), False)
+        file.unlink()
+    part.write_bytes(b"".join(lines[:-2]))
+    lacking = await busy.run("snapshot", "export", str(file), *BOTH)
+    assert (lacking.exit_code, "lacks events" in lacking.stderr) == (2, True), lacking.stderr
+
+
+async def test_a_full_disk_and_a_damaged_archive_are_said_of_the_file_that_has_it(
+    busy: Busy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await busy.append(("monday", "1"))
+    file = tmp_path / "all.jsonl.gz"
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    damaged = tmp_path / "damaged.jsonl.gz"
+    raw = bytearray(file.read_bytes())
+    raw[20:60] = b"x" * 40
+    damaged.write_bytes(raw)
+    unread = await busy.run("snapshot", "import", str(damaged))
+    assert (unread.exit_code, f"{damaged} cannot be read" in unread.stderr) == (2, True), unread.stderr
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(snapshot_files, "_compress", full)
+    packed = tmp_path / "more.jsonl.gz"
+    refused = await busy.run("snapshot", "export", str(packed), *BOTH)
+    assert (refused.exit_code, f"{packed} cannot be written (No space left" in refused.stderr) == (1, True)
+    assert not (tmp_path / "more.jsonl.gz.packed").exists()
+    monkeypatch.undo()
+    await busy.answer("snapshot", "export", str(packed), *BOTH)
+    nowhere = await busy.run("snapshot", "export", str(tmp_path / "none" / "x.jsonl"), *BOTH)
+    assert (nowhere.exit_code, "No such file" in nowhere.stderr) == (1, True), nowhere.stderr
+
+
+def test_what_was_parked_before_an_interruption_is_in_the_file_when_the_import_goes_on(tmp_path: Path) -> None:
+    file, first = tmp_path / "all.jsonl", {"format": "afterturn-snapshot", "snapshot_id": "a"}
+    parked = tmp_path / "all.jsonl.parked.jsonl"
+    ParkedFile(file, first, goes_on=False).add({"id": 1})
+    assert not parked.exists(), "a file without its last line has another name"
+    later = ParkedFile(file, first, goes_on=True)
+    later.add({"id": 2})
+    later.finish()
+    assert lines_of(parked) == [first, {"id": 1}, {"id": 2}, {"end": 2}]
+    ParkedFile(file, first, goes_on=False).add({"id": 3})
+    other = ParkedFile(file, {**first, "snapshot_id": "b"}, goes_on=True)
+    other.add({"id": 4})
+    other.finish()
+    assert [one.get("id") for one in lines_of(parked)[1:-1]] == [4]
