@@ -18,20 +18,21 @@ from store.text.rules.endings import Ending, end_fact, take_back
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.model import ExtractedFact, MessageText
 
-#: Most facts of one kind that one denial ends, and most facts of a user that are searched for those which no worker has
+#: Most facts that one denial ends, and most facts of a user that are searched for those which no worker has
 #: put in order yet.
-MOST, SEARCHED = 8, 4000
+MOST, SEARCHED = 16, 4000
 #: The newest messages of the session that are read: as many turns as one claim may hold, and some.
 MESSAGES = 32
 # The facts of the asked kinds that hold, and all that the user has stated, with their values as they were said.
 HOLDING = text("""
     with asked as materialized (
         select * from unnest(cast(:banks as uuid[]), cast(:users as uuid[]), cast(:subjects as text[]),
-                             cast(:kinds as text[]), cast(:nths as int[])) as a(bank_id, user_id, subject, kind, nth))
+                             cast(:kinds as text[]), cast(:nths as int[])) as a(bank_id, user_id, subject, kinds, nth))
     select a.nth, f.fact_id, f.key, u.metadata->>'value' as value
       from asked a,
            lateral (select f.* from afterturn.fact_t f
-                     where f.host_id = :host and f.bank_id = a.bank_id and f.fact_id = a.kind
+                     where f.host_id = :host and f.bank_id = a.bank_id
+                       and f.fact_id = any(string_to_array(a.kinds, ','))
                        and f.subject = afterturn.folded(a.subject) and f.valid_to is null and not f.denied
                      order by f.key limit :most) f,
            lateral (select u.metadata from afterturn.agent_memory_unit_t u
@@ -43,7 +44,8 @@ HOLDING = text("""
                                        from afterturn.agent_memory_unit_t u
                                       where u.host_id = :host and u.user_id = a.user_id and u.origin = 'extraction'
                                         and u.active limit :searched) s
-                     where s.bank_id = a.bank_id and s.fact_id = a.kind and not s.metadata ? 'denied'
+                     where s.bank_id = a.bank_id and s.fact_id = any(string_to_array(a.kinds, ','))
+                       and not s.metadata ? 'denied'
                        and afterturn.folded(coalesce(nullif(s.metadata->>'subject', ''), a.subject))
                          = afterturn.folded(a.subject)
                      limit :most) u
@@ -80,7 +82,9 @@ async def find_ended(
     rows = await fetch_rows(connection, BEFORE, {**places, **limits})
     before = {unit: [*messages] for unit, messages in groupby(rows, key=lambda row: row.correction)}
     asked = [
-        (one.bank, one.user_id, one.subject, kind, nth) for nth, one in enumerate(said) for kind in one.ending.kinds
+        (one.bank, one.user_id, one.subject, ",".join(one.ending.kinds), nth)
+        for nth, one in enumerate(said)
+        if one.ending.kinds
     ]
     names = ("banks", "users", "subjects", "kinds", "nths")
     arguments = {name: [one[nth] for one in asked] for nth, name in enumerate(names)}
@@ -101,11 +105,11 @@ def _deny_all(
         return [take_back(one.ending, fact, name) for of in said for fact in find_facts(of, 0) if not fact.denied]
     ended: dict[tuple[str, str], str] = {}
     for fact in waiting:
-        if fact.identity.subject == subject and fact.identity.fact_id in one.ending.kinds and not fact.denied:
+        if fact.identity.subject == subject and one.ending.ends(fact.identity.fact_id, fact.value) and not fact.denied:
             ended[fact.identity.fact_id, fact.identity.key] = fact.value
     for row in messages:
         for told in find_facts(MessageText(MINED_ROLE, row.content, row.name), 0):
-            if told.fact_id in one.ending.kinds and not told.denied:
+            if one.ending.ends(told.fact_id, told.value) and not told.denied:
                 ended[told.fact_id, told.key.casefold()] = told.value
-    ended |= {(row.fact_id, row.key): row.value for row in held}
+    ended |= {(row.fact_id, row.key): row.value for row in held if one.ending.ends(row.fact_id, row.value)}
     return [end_fact(one.ending, kind, key, value, name) for (kind, key), value in sorted(ended.items())]

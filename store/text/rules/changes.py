@@ -31,6 +31,7 @@ from store.text.rules.told_changes import (
     read_told_change,
     reduce_words,
     turn_cleft,
+    turn_role,
 )
 from store.text.rules.told_values import (
     MOVES_AND_SETS,
@@ -56,7 +57,8 @@ SOME = 2
 DENIED_SHARE = 0.75
 #: Facts of which a person has one at a time.
 _ONE_VALUED = frozenset(
-    {"user_home", "user_employer", "user_job", "user_birthday", "user_name", "user_favourite"},
+    {"user_home", "user_employer", "user_job", "user_birthday", "user_name", "user_favourite", "user_diet"}
+    | {"user_marriage"}
 )
 
 
@@ -205,6 +207,11 @@ _CONTRACTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "let's": ("we",),
         "can't": ("can", "not"),
         "won't": ("will", "not"),
+        "im": ("i", "am"),
+        "ive": ("i", "have"),
+        "dont": ("do", "not"),
+        "cant": ("can", "not"),
+        "isnt": ("is", "not"),
         "i've": ("i", "have"),
         "we've": ("we", "have"),
         "i'll": ("i", "will"),
@@ -252,7 +259,13 @@ _ATTITUDES, _PLANNED, _ONCE = (word_list("change", kind) for kind in ("attitude"
 # A sentence that joins two things keeps one of them, and what was stays so.
 _NOT_ALONE = frozenset({"and", "or", "was", "were", "had", "did"})
 _PEOPLE = word_list("people", "person") | word_list("people", "animal")
-_ARRANGEMENTS = frozenset({"order", "booking", "reservation", "subscription", "appointment", "whole", "entire"})
+_ARRANGEMENTS = frozenset({"order", "booking", "reservation", "subscription", "appointment", "whole", "entire"}) | {
+    *("trip", "holiday", "flight", "visit", "tour", "show", "concert", "tickets")
+}
+_ARRANGING = frozenset(
+    {"going", "flying", "travelling", "traveling", "visiting", "seeing", "tickets", "ticket", "trip"}
+)
+_ROLES = frozenset(analyse_text("owner lead manager maintainer chair").counts)
 _FIRST, _KIN = frozenset({"i", "we"}), word_list("change", "kin")
 _OURS = (("my",), ("our",))
 _COLLECTING, _MONTHS, _ARRANGED = (word_list("change", kind) for kind in ("collecting", "month", "arranged"))
@@ -266,15 +279,18 @@ _OF_CHANGE = _CEASES | {max(phrase, key=len) for phrase in _PHRASES}
 _MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
     dict.fromkeys(("live", "living"), ("home",))
     | dict.fromkeys(("work", "working", "job"), ("work",))
-    | dict.fromkeys(("moved", "left", "quit", "resigned", "fired"), ("home", "work"))
+    | dict.fromkeys(("moved", "relocated", "left", "quit", "resigned", "fired", "started"), ("home", "work"))
     | dict.fromkeys(("name", "called"), ("name",))
     | dict.fromkeys(("favorite", "favourite"), ("favourite",))
+    | dict.fromkeys(("vegan", "vegetarian", "veggie", "pescatarian", "eat", "eating"), ("diet",))
+    | dict.fromkeys(("married", "engaged", "divorced", "separated", "single"), ("marriage",))
     | {"birthday": ("birthday",)}
 )
 # A clause of its own beside another one, and the words by which a question asks for a fact of one value.
 _OTHER_CLAUSE = re.compile(
     r"(?:[,;]|\b(?:and|but|plus))\s+(?:and\s+|but\s+)?"
-    r"(?:(?:i|we|he|she|it|they)(?:['\u2019]\w{1,3})?|my|our|the|there|live|work|have|am|play|like|love|own|speak|study)\s",
+    r"(?:(?:i|we|he|she|it|they)(?:['\u2019]\w{1,3})?|my|our|the|there|live|work|have|am|play|like|love|own|speak"
+    r"|study)\s",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(
@@ -288,6 +304,8 @@ _ASKS_FOR: Mapping[str, frozenset[str]] = MappingProxyType(
         "user_birthday": word_list("change", "asked_birthday"),
         "user_name": word_list("change", "asked_name"),
         "user_favourite": word_list("change", "asked_favourite"),
+        "user_diet": word_list("change", "asked_diet"),
+        "user_marriage": word_list("change", "asked_marriage"),
     }
 )
 # Marks of sentences beside the kinds of their facts: what they begin and end with, that the later says a change, any.
@@ -411,6 +429,8 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         change, lows, names = _drop_change(lows, names)
         told = told or (read_now_chosen(lows) if change else None)
         lows, names = turn_cleft(lows, names)
+    lows, names, role = turn_role(lows, names)
+    change = max(change, Change.WEAK) if role else change
     negated = ended or "not" in lows or "never" in lows
     if negated:
         lows, names = _first_clause(lows, names)
@@ -454,7 +474,7 @@ def _expand(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
     for token in tokens:
         low = token.lower()
         named = bool(lows) and token != low and low not in _PRONOUNS
-        if "'" in low or "\u2019" in low:
+        if "'" in low or "\u2019" in low or low in _CONTRACTED:
             parts = _expand_contraction(low.replace("\u2019", "'"))
             lows += parts
             names += [named] * len(parts)
@@ -550,9 +570,18 @@ def _tells_change(new: Sentence, told: ToldChange, old: Sentence) -> bool:
         return False
     if not told.about <= set(old.terms):
         return False
+    if told.off and _is_for_then(told, old):
+        return True
     if told.left:
-        return (verb in _ARRANGED and _is_called_off(told, old)) or _leaves(new, told, old)
+        arranged = verb in _ARRANGED or (told.off and not _ARRANGING.isdisjoint(old.words))
+        return (arranged and _is_called_off(told, old)) or (not told.off and _leaves(new, told, old))
     return _chooses(new, told, old)
+
+
+def _is_for_then(told: ToldChange, old: Sentence) -> bool:
+    """Return whether what was called off is what an earlier sentence tells the time of: "the concert is on Friday"."""
+    then = old.stated_value
+    return then is not None and then.kind in COUNTED and set(analyse_text(" ".join(told.left)).counts) == then.subject
 
 
 def _leaves(new: Sentence, told: ToldChange, old: Sentence) -> bool:
@@ -576,7 +605,7 @@ def _leaves(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     ):
         return False
     own = not _SELF.isdisjoint(before)
-    return own or (bool(told.about) and set(_list_subject(before, copula=copula)) <= told.about)
+    return own or (bool(told.about) and set(_list_subject(before, copula=copula)) - _ROLES <= told.about)
 
 
 def _is_called_off(told: ToldChange, old: Sentence) -> bool:
@@ -721,7 +750,7 @@ def _has_one_value(opening: Sequence[str], kind: str) -> bool:
     before = _BEFORE_VALUE | _MONTHS
     verb = next((at for at in range(len(opening) - 1, -1, -1) if opening[at] not in before), 0)
     if opening[verb] in _NAMING:
-        return True
+        return verb > 0 and opening[verb - 1] in _COPULAS
     if opening[verb] in _VALUED:
         return kind in COUNTED or opening[0] in _PRONOUNS
     if opening[verb] not in _COPULAS or verb == 0 or opening[verb - 1] in _PRONOUNS:

@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.text.rules.gazetteer import word_list
-from store.text.rules.life_rules import DIET_WORDS, DIETS, JOB, MARRIAGES, RELATIONS
+from store.text.rules.life_rules import DIET_WORDS, DIETS, JOB, MARRIAGES, RELATIONS, name_diet
 from store.text.rules.model import Tier
 from store.text.rules.recovery_rules import RECOVERIES, vary_number
-from store.text.rules.rule import Rule, ValueShape, compile_phrase, compile_value
+from store.text.rules.rule import BEGINS, Rule, ValueShape, compile_phrase, compile_value
 
 _NOW = "(?: really| actually| currently| even)?"
 _NOT = f"(?:no longer|don't{_NOW}|do not{_NOW}|used to)"
 _AM_NOT = "(?:i'm|i am)(?: actually| really)?(?: not| no longer)(?: actually| really| even)?|i ain't|i was never"
 _HAVE_JUST = "(?: have|'ve)?(?: just| recently| finally)?"
-_STOPPED = "(?: have|'ve)?(?: just| recently| finally| now)? (?:stopped|quit|gave up|given up|have given up)"
+_STOPPED = "(?: have|'ve)?(?: just| recently| finally| now)? (?:stopped|quit|(?:have )?(?:gave|given) up(?: on)?)"
 _LEFT = (
     "(?: have|'ve)?(?: just| recently| finally| now)? (?:(?:left|quit|gave up|lost) my job (?:at|with)"
-    "|(?:stopped|quit) working (?:at|for)|(?:left|quit)(?= (?-i:[A-Z]))|resigned from|(?:was|got|have been) (?:fired"
-    "|laid off|let go) (?:from|by))"
+    "|(?:stopped|quit) working (?:at|for)|(?:left|quit)(?= (?-i:[A-Z]))|resigned from|(?:was|got|have been"
+    "|been) (?:fired"
+    "|laid off|let go|made redundant|sacked) (?:from|by))"
 )
 
 
@@ -47,6 +48,8 @@ _ENDS = (
     "resigned",
     " fired",
     " laid off",
+    " made redundant",
+    " sacked",
     " let go",
     "moved",
     " sold",
@@ -118,7 +121,9 @@ _DENIALS = (
         "employer",
         f"i {_NOT} work (?:at|for)|i(?:'m| am) (?:not|no longer) (?:working|employed) (?:at|for|by|with)|i(?:'m"
         f"| am) (?:no longer (?:at|with)|not (?:at|with)(?= [^.,;!?\\n]{{1,40}} any ?(?:more|longer)\\b))"
-        f"|i{_LEFT}|i(?: have|'ve)? never worked (?:at|for)",
+        f"|i(?: handed in my (?:notice|resignation) and)?{_LEFT}|i(?: have|'ve)? never worked (?:at|for)"
+        "|i handed in my (?:notice|resignation|apron|badge) (?:at|to)|(?:i'm|i am) done (?:at|with)(?= (?-i:[A-Z]))"
+        f"|{BEGINS}(?:no longer|not) (?:at|with)(?= (?-i:[A-Z])[^.,;!?\\n]{{1,40}} any ?(?:more|longer)\\b)",
         "{who} has left {value}.",
         ValueShape.THING,
         needs=(*_PLAIN, *_ENDS),
@@ -181,6 +186,7 @@ _DENIALS = (
         "{who} has ceased to be {value}.",
         needs=DIET_WORDS,
         pattern=compile_value(DIETS),
+        ends=name_diet,
     ),
     _Denial(
         "user_preference",
@@ -194,10 +200,10 @@ _DENIALS = (
         "user_dislike",
         "dislike",
         "i (?:no longer|don't|do not)(?: really| actually)? (?:hate|dislike)|i no longer don't like"
-        "|i stopped (?:hating|disliking)",
+        "|i stopped (?:hating|disliking)|i (?:don't|do not)(?: really| actually)? mind",
         "{who} has nothing against {value}.",
         ValueShape.TOPIC,
-        needs=("hate", "hating", "dislik", "longer don"),
+        needs=("hate", "hating", "dislik", "longer don", " mind "),
         many=True,
     ),
     _Denial(
@@ -206,7 +212,7 @@ _DENIALS = (
         "i (?:no longer|used to|stopped) (?:like|love|enjoy|liking|loving|enjoying)"
         rf"|i (?:don't|do not){_NOW} (?:like|love|enjoy)(?=[^.,;!?\n]{{1,100}} any ?(?:more|longer)\b)"
         "|(?:i'm|i am) no longer (?:fond of|into|a fan of)"
-        "|i(?:'ve| have)? (?:gone|went) off(?! (?:the|my|an?|vegan)\\b)"
+        f"|(?:i(?:'ve| have)?|{BEGINS}) ?(?:gone|went) off(?! (?:the|my|an?|vegan)\\b)"
         "|(?:i'm|i am) not (?:into|fond of|a fan of)(?=[^.,;!?\n]{1,60} any ?(?:more|longer)\b)"
         "|(?:i(?:'ve| have)? lost (?:all |my )?interest in|(?:i'm|i am) done with)"
         "(?! (?:the|my|our|this|that|these|those|it|all|work|school|everything|being)\\b)",

@@ -5,7 +5,7 @@ those that the speaker's message before it states. Pure; English.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from re import Pattern
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from store.text.rules.facts import MINED_ROLE, SOMEBODY
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
 from store.text.rules.retractions import find_unstated, takes_back_message_before
-from store.text.rules.rule import HAVE_JUST, any_of, compile_value
+from store.text.rules.rule import HAVE_JUST, any_of, compile_value, drop_apostrophes
 from store.text.rules.statements import is_stated
 
 #: Most endings of one message that are read.
@@ -61,6 +61,15 @@ class _Phrase(NamedTuple):
     kinds: tuple[str, ...] = ()
 
 
+_ANIMALS = tuple(f"user_{one}" for one in sorted(word_list("people", "animal")))
+_LOVED = tuple(f"user_{one}" for one in (*_PARTNERS, *_SPOUSES))
+#: A name of which a phrase tells the end, of facts with this value alone: "Biscuit died", "Hannah and I broke up".
+_ITS_NAME = (
+    r"(?P<value>(?-i:(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-Z])[\w\x27\u2019-]{1,24}(?: (?-i:[A-Z])[\w\x27\u2019-]{1,24})?)"
+)
+_RELATION = rf"(?P<relation>{any_of(word_list('people', 'person'))})(?![\w-])"
+_APART = rf"(?:broke|broken|split) up{_END}|separated{_END}|(?:got )?divorced{_END}"
+_NO_MORE = "(?:is|was) (?:no longer|not)|(?:is|was)n't"
 _PHRASES = (
     _Phrase(f"{_HAVE_NO} (?:{_ANIMAL}){_END}", _HAVE),
     _Phrase(f"{_HAVE_NO} (?:{_PARTNER}){_END}", _HAVE),
@@ -105,12 +114,59 @@ _PHRASES = (
     _Phrase(f"i{HAVE_JUST} (?:retired|resigned){_END}", ("retired", "resigned"), _JOB),
     _Phrase(f"(?:i'm|i am)(?: now| currently)? (?:{_JOBLESS}){_END}", tuple(_JOBLESS.split("|")), _JOB),
     _Phrase(
+        f"{_ITS_NAME}(?: just| has| recently){{0,2}} (?:let me go|fired me|sacked me|laid me off"
+        f"|made me redundant){_END}",
+        ("let me go", "fired me", "sacked me", "laid me off", "made me redundant"),
+        ("user_employer",),
+    ),
+    _Phrase(
+        f"my (?:contract|time|stint|internship|job) (?:at|with) {_ITS_NAME} (?:has )?(?:ended|ran out|run out"
+        f"|is over|finished|expired|came to an end){_END}",
+        ("my contract", "my time", "my stint", "my internship", "my job"),
+        ("user_employer",),
+    ),
+    _Phrase(
+        f"{_ITS_NAME}(?: has| had)?(?: just| sadly)? (?:{_DEAD}){_END}",
+        (" died", "passed away", "put down", "put to sleep"),
+        _ANIMALS,
+    ),
+    _Phrase(
+        f"(?:i|we){HAVE_JUST}(?: had to)? (?:put|gave|give|given) {_ITS_NAME} (?:down|to sleep|away){_END}",
+        ("put ", "gave ", "give ", "given "),
+        _ANIMALS,
+    ),
+    _Phrase(f"(?:i|we){HAVE_JUST}(?: had to)? (?:rehomed?|lost) {_ITS_NAME}{_END}", ("rehome", "lost "), _ANIMALS),
+    _Phrase(
+        f"(?:i|we) (?:no longer have|(?:don't|do not) have(?= [^.,;!?\n]{{1,30}} {_ANY_MORE})) {_ITS_NAME}{_END}",
+        ("n't have", "not have", "longer have"),
+        _ANIMALS,
+    ),
+    _Phrase(f"me and {_ITS_NAME}{HAVE_JUST} (?:{_APART})", ("me and ",), _LOVED),
+    _Phrase(
+        f"(?:me and {_ITS_NAME}|{_ITS_NAME.replace('value', 'other')} and (?:i|me)) (?:are no longer|aren't"
+        f"|are not) together{_END}",
+        (" together",),
+        _LOVED,
+    ),
+    _Phrase(
+        f"{_ITS_NAME}(?: has| just){{0,2}} (?:dumped me|broke up with me|left me|divorced me){_END}", (" me",), _LOVED
+    ),
+    _Phrase(f"{_ITS_NAME} (?:{_NO_MORE}) my {_RELATION}", ("not my", "n't my", "longer my")),
+    _Phrase(
+        f"{_ITS_NAME} (?:{_NO_MORE}) (?:my|our) favou?rite \\w",
+        ("favo",),
+        ("user_favourite",),
+    ),
+    _Phrase(
         f"i(?: no longer work|{HAVE_JUST} stopped working| (?:don't|do not) work(?= {_ANY_MORE})){_END}",
         ("no longer work", "stopped working", "n't work any", "n\u2019t work any", "not work any"),
         _JOB,
     ),
 )
-_READY = tuple((compile_value(rf"(?<![\w-])(?:{one.phrase})"), one) for one in _PHRASES)
+_READY = tuple(
+    (compile_value(rf"(?<![\w-])(?:{one.phrase})"), frozenset(map(drop_apostrophes, one.needs)), one)
+    for one in _PHRASES
+)
 _SAYS = {"user_employer": "{who} has left {value}.", "user_job": "{who} has ceased to work as {value}."}
 
 
@@ -118,12 +174,17 @@ _SAYS = {"user_employer": "{who} has left {value}.", "user_job": "{who} has ceas
 class Ending:
     """The end of all facts of some kinds; without kinds, of those of the speaker's message before.
 
-    `span` is that of the words that tell it.
+    `span` is that of the words that tell it. With a `value` only facts with this value end, in any case.
     """
 
     ordinal: int
     kinds: tuple[str, ...]
     span: TextSpan
+    value: str | None = field(default=None, repr=False)
+
+    def ends(self, fact_id: str, value: str) -> bool:
+        """Return whether it ends the facts of this kind with this value."""
+        return fact_id in self.kinds and (self.value is None or self.value.casefold() == value.casefold())
 
 
 def find_endings(message: MessageText, ordinal: int) -> list[Ending]:
@@ -135,8 +196,8 @@ def find_endings(message: MessageText, ordinal: int) -> list[Ending]:
         return []
     taken_back = takes_back_message_before(message.content)
     first = [] if taken_back is None else [Ending(ordinal, (), TextSpan(*taken_back))]
-    low = message.content.lower()
-    needed = [ready for ready in _READY if any(need in low for need in ready[1].needs)]
+    low = drop_apostrophes(message.content.lower())
+    needed = ((pattern, one) for pattern, needs, one in _READY if any(need in low for need in needs))
     patterns = [(pattern, one) for pattern, one in needed if pattern.search(message.content)]
     if not patterns:
         return first
@@ -149,8 +210,9 @@ def _iterate_endings(said: str, ordinal: int, patterns: Sequence[tuple[Pattern[s
     for pattern, one in patterns:
         for match in islice(pattern.finditer(said), MOST):
             if is_stated(said, match.start(), match.end(), match.end()):
+                groups = match.groupdict()
                 kinds = one.kinds or (f"user_{match['relation'].casefold()}",)
-                yield Ending(ordinal, kinds, TextSpan(*match.span()))
+                yield Ending(ordinal, kinds, TextSpan(*match.span()), groups.get("value") or groups.get("other"))
 
 
 def end_fact(ending: Ending, fact_id: str, key: str, value: str, subject: str | None) -> ExtractedFact:

@@ -9,9 +9,20 @@ from types import MappingProxyType
 from store.text.rules.life_rules import LIFE_RULES, RELATION_WORDS
 from store.text.rules.list_rules import LIST_RULES
 from store.text.rules.model import Tier
-from store.text.rules.rule import Rule, ValueShape, compile_phrase
+from store.text.rules.rule import BEGINS, Rule, ValueShape, compile_phrase
 
 _OTHER = r"[^\s,;.!?]{1,40}"
+#: What is said of a thing that one does not like.
+NOT_KEEN = (
+    "(?:i'm|i am) not(?: really| exactly)?(?: very| that| much| too| so| big)?"
+    " (?:an? (?:big |huge )?fan of|keen on|into|fond of)"
+)
+_INTO = (
+    "(?:i'm|i am)(?: really| also| very| so| super| quite| totally| big){1,2} into"
+    "|(?:i'm|i am) an? (?:big|huge|massive|great) fan of|(?:i'm|i am) (?:obsessed with|(?:absolutely )?(?:mad|crazy"
+    "|nuts|passionate) about|(?:very |really )?(?:keen on|fond of))"
+    "|i(?: really| absolutely| simply| just)? adore"
+)
 
 #: The rule of the speaker's own name, which introductions state as well (`introductions.py`).
 OWN_NAME = Rule(
@@ -32,7 +43,7 @@ RULES = (
     *LIST_RULES,
     OWN_NAME,
     Rule(
-        compile_phrase("i prefer"),
+        compile_phrase("i(?: really| usually| generally| always| much| still| do)? prefer"),
         "user_preference",
         "preference",
         "prefer",
@@ -43,7 +54,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        compile_phrase("i like"),
+        compile_phrase("i(?: really| actually| also| still| quite| do)? like"),
         "user_like",
         "like",
         "like",
@@ -77,7 +88,12 @@ RULES = (
     ),
     *LIFE_RULES,
     Rule(
-        compile_phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
+        compile_phrase(
+            "i(?: really| absolutely| actually| still)? (?:hate|dislike|detest|loathe|despise|(?:don't"
+            "|do not) (?:like|enjoy)|(?:can't|cannot) (?:stand|bear|abide)|(?:don't|do not) care for)"
+            f"|{BEGINS}(?:can't|cannot) (?:stand|bear)|{BEGINS}(?:really )?(?:hate|not keen on|not a fan of)"
+            f"|{NOT_KEEN}(?![^.,;!?\\n]{{1,60}} any ?(?:more|longer)\\b)"
+        ),
         "user_dislike",
         "dislike",
         "dislike",
@@ -88,12 +104,22 @@ RULES = (
             "hate",
             "like",
             "stand",
+            "bear",
+            "care for",
+            "abide",
+            "detest",
+            "loathe",
+            "despise",
+            "enjoy",
+            "keen",
+            "fan of",
+            "into",
         ),
         shape=ValueShape.TOPIC,
         many=True,
     ),
     Rule(
-        compile_phrase("i (?:love|enjoy)"),
+        compile_phrase("i(?: really| absolutely| also| still| always| do)? (?:love|enjoy)"),
         "user_like",
         "like",
         "love",
@@ -105,8 +131,21 @@ RULES = (
         many=True,
     ),
     Rule(
+        compile_phrase(f"(?:{_INTO})(?! (?:my|the|an?|it|this|that|what|how|\\d+|day|week|month|year)\\b)"),
+        "user_like",
+        "like",
+        "into",
+        Tier.L2,
+        0.85,
+        "{who} likes {value}.",
+        needs=("into ", "fan of", "obsessed with", "keen on", "fond of", " about ", "adore"),
+        shape=ValueShape.TOPIC,
+        many=True,
+    ),
+    Rule(
         compile_phrase(
-            r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})??) (?:is(?: now| still| definitely)?|has always been)"
+            r"my (?:favou?rite|fave?) (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})??) (?:is(?: now| still| definitely)?"
+            r"|has always been)"
         ),
         "user_favourite",
         None,
@@ -114,7 +153,7 @@ RULES = (
         Tier.L0,
         0.88,
         "{who}'s favourite {key} is {value}.",
-        needs=("favo",),
+        needs=("favo", " fav"),
         shape=ValueShape.TOPIC,
         many=True,
     ),

@@ -1,7 +1,7 @@
 """Finds durable facts that people state about themselves: an opening phrase, then the value up to its end."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,10 +11,12 @@ from store.text.rules.dates import find_dates
 from store.text.rules.denial_rules import DENIALS
 from store.text.rules.fact_rules import OWN_NAME, RULES
 from store.text.rules.introductions import find_introductions
+from store.text.rules.life_rules import RELATIONS
+from store.text.rules.low_values import find_low_employer, find_low_name, find_low_place
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
-from store.text.rules.objects import name_object
+from store.text.rules.objects import cut_list, name_object, split_list
 from store.text.rules.retractions import find_unstated
-from store.text.rules.rule import SPACE, Rule, ValueShape
+from store.text.rules.rule import SPACE, Rule, ValueShape, compile_value, drop_apostrophes
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
@@ -36,7 +38,7 @@ _VALUE_END = re.compile(r"[\n\r\0.!?,;]")
 # "I work at St. Vincent": the full stop ends no sentence.
 _THING_END = re.compile(r"[\n\r\0!?,;]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
 # "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
-_NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
+_NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|cause|cuz|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
 _LONG_AGO = re.compile(
     r"[^.!?;\n]{0,24}?\b(?:in (?:19|20)\d\d|years? ago|back then|as an? (?:child|kid)|when (?:i|we) (?:was|were))\b",
     re.IGNORECASE,
@@ -44,14 +46,27 @@ _LONG_AGO = re.compile(
 _ARTICLE = re.compile(r"(?:the|a|an|our)\b", re.IGNORECASE)
 _ARTICLE_LENGTH = 4
 _AFTER_THING = re.compile(
-    rf"{SPACE}(?:(?:in|as|since|with|near|and|on|from|last|this|but|because|for){SPACE}|(?:now|today|yesterday|currently|too|full-time|part-time|instead"
+    rf"{SPACE}(?:(?:in|as|since|with|near|and|on|from|last|this|but|because|for){SPACE}|(?:now|today|yesterday"
+    rf"|currently|too|full-time|part-time|instead"
     rf"|these days|nowadays|right now|at the moment)\b)",
     re.IGNORECASE,
 )
-_AFTER_ROLE = re.compile(rf"{SPACE}(?:at|for|with|these days|nowadays|right now|at the moment)\b", re.IGNORECASE)
-_DOING = re.compile(r"(?:to\s|[^\W_]{2,30}ing\b)", re.IGNORECASE)
+_AFTER_ROLE = re.compile(
+    rf"{SPACE}(?:at|for|with|in(?= (?-i:[A-Z]))|these days|nowadays|right now"
+    rf"|at the moment)\b",
+    re.IGNORECASE,
+)
+# "hiking", "trail running", not "the thing".
+_DOING = re.compile(
+    r"(?:to\s|everything about\b|(?!(?:the|an?|this|that|my|your|his|her|our|their|how|it|every|some|any|no"
+    r"|you)\b)(?:[^\W_]{2,20}\s){0,2}"
+    r"(?!(?:\w{0,5}thing|morning|evening|king|ring|string|spring|wedding|building|meeting"
+    r"|feeling)\b)[^\W_]{2,30}ing\b)",
+    re.IGNORECASE,
+)
 _NO_ROLE = re.compile(
-    r"(?:hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always|ever)\b"
+    r"(?:hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always"
+    r"|ever)\b"
     r"|[^.]*\bas (?:i|you|we|they|possible)\b",
     re.IGNORECASE,
 )
@@ -61,19 +76,64 @@ _MEANT = re.compile(
     r"|neither|either|all of (?:it|them))"
     r"(?:(?: (?:too|a lot|very much|so much|better|best|more|most|less|here|there|now|already|as well|either|way|anyway"
     r"|though))+)?\s*$|to (?:think|say|believe|imagine|pretend|point out|know|see|ask|thank)\b"
-    r"|how\b|what\b|when\b|where\b"
+    r"|how\b|what\b|when\b|where\b|that (?:it|he|she|they|there|is)\b"
     r"|(?:about|most|best|more|better|less|is|are|was|were)\b|me\b",
     re.IGNORECASE,
 )
 # A capital makes it a name: a book may be called "It".
 _NO_TOPIC = re.compile(
-    r"(?:not|never|no longer|it|this|that|these|those|you|him|her|them|to (?:be|bother|say|ask|admit|break))\b"
+    r"(?:how|what|when|where|why|if|not|never|no longer|it|this|that|these|those|you|yours?|mine|hers|theirs|him|her"
+    r"|them|to (?:be|bother|say|ask|admit|break))\b"
 )
 _TRAILING = re.compile(
-    r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all|now|nowadays|these days))+\s*$", re.IGNORECASE
+    r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all|now|nowadays|these days|too|as well|though|tbh|btw"
+    r"|fyi|lol|(?:ha){2,6}|honestly|pls|completely|totally|entirely|for good|recently|lately|right now"
+    r"|at the moment))+\s*$",
+    re.IGNORECASE,
 )
+_THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
+_ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(r"[\n\r\0.!?;]")}
 _COPULA = re.compile(r"\b(?:is|called|named)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
+#: What people call those for whom there is a longer word.
+_ALIASES = {"gf": "girlfriend", "bf": "boyfriend", "hubby": "husband", "wifey": "wife", "granddad": "grandad"}
+
+
+def _rule_of(fact_id: str) -> Rule:
+    return next(rule for rule in RULES if rule.fact_id == fact_id)
+
+
+_INVERSE_SIGNS = re.compile(r"\bis (?:\w{2,10} ){0,2}(?:my|our) |\bcall \w[\w ]{1,30} home\b", re.IGNORECASE)
+_CLAUSE = r"(?:(?<![^\n])|(?<=[.!?,;]\x20)|(?<=\band\x20)|(?<=\bbut\x20))"
+_INVERSE = (
+    (
+        _rule_of("user_home"),
+        compile_value(
+            r"(?:i|we)(?: now| proudly)? call"
+            r" (?P<value>(?-i:[A-Z])[\w\u2019-]{1,24}(?: (?-i:[A-Z])[\w\u2019-]{1,24})?) (?:my )?home\b"
+        ),
+    ),
+    (
+        _rule_of("user_favourite"),
+        compile_value(
+            rf"{_CLAUSE}(?P<value>(?!(?:it|he|she|that|this|what|which|who|one|there|here|my|where|everything"
+            rf"|nothing)\b)"
+            r"[^.!?,;\n]{2,40}?) is(?: still| definitely| by far| probably)? my (?:all-time )?(?:favou?rite|fave?)"
+            r" (?P<key>[^\W_]{2,30}(?: (?!(?:in|of|at|to|for|and|because|ever|so|right"
+            r"|now)\b)[^\W_]{2,30})?)(?=\s*(?:[.!,;)\n]|$)| (?:ever|now|and|because|of all time)\b)"
+        ),
+    ),
+    (
+        _rule_of("user_{relation}"),
+        compile_value(
+            rf"{_CLAUSE}(?P<value>(?-i:(?:(?:Dr|Mr|Mrs|Ms"
+            rf"|Prof)\.? )?[A-Z][\w\u2019-]{{1,24}}(?: [A-Z][\w\u2019-]{{1,24}})?))"
+            rf" is(?: now| still)? (?:my|our)(?: new| best| good)? (?P<relation>{RELATIONS})(?=\s*(?:[.!,;)\n]|$)"
+            rf"| (?:now|and|at|in|for)\b)"
+        ),
+    ),
+)
+_NEEDED = tuple((rule, frozenset(map(drop_apostrophes, rule.needs))) for rule in (*RULES, *DENIALS))
 
 
 def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
@@ -84,17 +144,42 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     """
     if message.role != MINED_ROLE:
         return []
-    low = message.content.lower()
-    needed = (rule for rule in (*RULES, *DENIALS) if any(need in low for need in rule.needs))
+    low = drop_apostrophes(message.content.lower())
+    needed = (rule for rule, needs in _NEEDED if any(need in low for need in needs))
     rules = [rule for rule in needed if rule.opening.search(message.content)]
     said = mask_spans(message.content, find_unstated(message.content, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
+    if rules or _INVERSE_SIGNS.search(message.content):
+        found += _find_inverse(
+            message, ordinal, said or mask_spans(message.content, find_unstated(message.content, message.name))
+        )
     for one in find_introductions(message.content, message.name)[:1]:
         found += _build_facts(OWN_NAME, message, ordinal, {}, TextSpan(one.start, one.end))
     unique: dict[str, ExtractedFact] = {}
     for fact in sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span)):
         unique.setdefault(fact.slug, fact)
     return list(unique.values())
+
+
+def _find_inverse(message: MessageText, ordinal: int, said: str) -> list[ExtractedFact]:
+    """Return the facts whose value stands before their phrase: "Dune is my favourite book", "Tom is my boss"."""
+    found = list[ExtractedFact]()
+    for rule, opening in _INVERSE:
+        for match in islice(opening.finditer(said), MOST_OPENINGS):
+            start, end = match.span("value")
+            if rule.shape is ValueShape.NAME and not _is_name(said[start:end]):
+                continue
+            if _NO_TOPIC.match(said, start) is None and is_stated(said, start, start, match.end()):
+                found += _build_facts(
+                    rule, message, ordinal, {**match.groupdict(), "value": None}, TextSpan(start, end)
+                )
+    return found
+
+
+def _is_name(said: str) -> bool:
+    """Return whether what begins a clause is a name: "Tom", not "This"."""
+    first = said.split(maxsplit=1)[0].lower()
+    return "." in first or is_given_name(first) or not is_word(first)
 
 
 def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[ExtractedFact]:
@@ -130,7 +215,7 @@ def _build_facts(
 ) -> list[ExtractedFact]:
     """Return the fact of the value in `span`; a denial in other words is one of each value that it ends."""
     said = message.content[span.start : span.end]
-    named = {name: found.casefold() for name, found in groups.items() if found}
+    named = {name: _ALIASES.get(found.casefold(), found.casefold()) for name, found in groups.items() if found}
     subject = (message.name or "").strip() or None
     return [
         ExtractedFact(
@@ -146,8 +231,14 @@ def _build_facts(
             span=span,
             denied=rule.denies,
         )
-        for value in (rule.ends(said) if rule.ends else (said,))
+        for value in _list_values(rule, said)
     ]
+
+
+def _list_values(rule: Rule, said: str) -> Sequence[str]:
+    if rule.ends is not None:
+        return rule.ends(said)
+    return split_list(said) if rule.shape is ValueShape.LIST else (said,)
 
 
 def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> bool:
@@ -178,7 +269,7 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     """Return the value's span, None when the text after the opening has not the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
-    end = (_THING_END if rule.shape is ValueShape.THING else _VALUE_END).search(window)
+    end = _ENDS.get(rule.shape, _VALUE_END).search(window)
     if rule.shape is ValueShape.DAY:
         return _find_day(window, start)
     if rule.shape in _NAMES:
@@ -188,6 +279,8 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     if rule.pattern is not None:
         return _find_pattern(rule.pattern, said, start)
     clause = _NEXT_CLAUSE.search(said)
+    if rule.shape in _THOUGHTS:
+        said = _DASH.split(said, maxsplit=1)[0]
     shaped = _match_shape(rule.shape, _TRAILING.sub("", said[: clause.start()] if clause else said))
     kept = cut_value(shaped).rstrip()
     return TextSpan(start, start + len(kept)) if kept else None
@@ -211,7 +304,7 @@ def _match_shape(shape: ValueShape, value: str) -> str:
     """Return the beginning of the value that has the shape, empty if there is none."""
     match shape:
         case ValueShape.THING:
-            thing = _ARTICLE.match(value) or _leading_name(value)
+            thing = _ARTICLE.match(value) or _leading_name(value) or find_low_employer(value)
             return _AFTER_THING.split(value, maxsplit=1)[0] if thing else ""
         case ValueShape.DOING:
             return value if _DOING.match(value) else ""
@@ -222,7 +315,7 @@ def _match_shape(shape: ValueShape, value: str) -> str:
         case ValueShape.OBJECT | ValueShape.TITLE:
             return name_object(value, title=shape is ValueShape.TITLE)
         case _:
-            return value
+            return cut_list(value) if shape is ValueShape.LIST else value
 
 
 def _leading_name(value: str) -> NameRun | None:
@@ -238,7 +331,7 @@ def _match_name(rule: Rule, opening: str, value: str) -> str:
     """Return the name at the beginning of a value, empty where it does not fit the opening phrase."""
     name = _leading_name(value)
     if name is None:
-        return ""
+        return find_low_place(value) if rule.shape is not ValueShape.NAME else find_low_name(opening, value)
     # "My sister is Ana's friend" tells no name.
     word = opening.rsplit(maxsplit=1)[-1].lower()
     owner = name.parts[-1].possessive and word == "is"

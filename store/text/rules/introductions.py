@@ -28,13 +28,14 @@ def _compile(section: str) -> re.Pattern[str]:
     phrases = "|".join(re.escape(one) for one in listed)
     for written, read in ((r"\-", _GAP), ("'", "['\u2019]"), ("ss", "(?:ss|\u00df)")):
         phrases = phrases.replace(written, read)
-    return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){_SPACE}(?=[^\W\d_])", re.IGNORECASE)
+    between = rf"(?:(?:actually|really|now|also|just|einfach|eigentlich|simplement){_SPACE})?"
+    return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){_SPACE}{between}(?=[^\W\d_])", re.IGNORECASE)
 
 
 _NAMED, _INTRODUCED = _compile("named"), _compile("introduced")
 _PARTICLE = r"(?:van|von|de|da|di|del|della|der|den|ten|ter|la|le|el|al|bin|ibn|dos|das|zu|y)"
 _NAME = re.compile(
-    rf"(?:(?:Dr|Prof|Mr|Mrs|Ms)\.?{_SPACE})?"
+    rf"(?:(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms)\.?{_SPACE})?"
     r"[^\W\d_](?:[^\W\d_]|['\u2019-](?=[^\W\d_])){0,31}"
     rf"(?:{_SPACE}(?:{_PARTICLE}{_SPACE}){{0,2}}[^\W\d_a-z](?:[^\W\d_]|['\u2019-](?=[^\W\d_])){{0,31}}"
     rf"|{_SPACE}[A-Z]\.(?={_SPACE}[A-Z])){{0,3}}"
@@ -53,7 +54,14 @@ _NEGATED = re.compile(
 )
 _ALONE = re.compile(
     r"(?i:this is|it['\u2019]s|it is|hier ist|hier spricht|ici)?\s{0,3}(?P<name>[^\W\d_a-z][^\W\d_]{1,31})"
-    r" (?i:here|speaking|hier|am apparat|\u00e0 l['\u2019]appareil)(?=\s*[.,!;:]|\s*$)"
+    r" (?i:here|speaking|hier|am apparat|\u00e0 l['\u2019]appareil)(?=\s*[.,!;:]|\s*$| (?i:from|again|with|at|and)\b)"
+)
+# At the beginning, perhaps behind a greeting: "Name's Imogen.", "hi, this is Lewis", "It's Olivia again".
+_FIRST_WORDS = re.compile(
+    r"\A\W{0,3}(?i:(?:hi|hiya|hello|hey|heya|yo|good (?:morning|afternoon|evening))(?: (?:there|all|everyone|team"
+    r"|again))?[\s,.!\u2013-]{1,4}"
+    r"(?:this is|it['\u2019]?s|name['\u2019]?s|name is)|names|name['\u2019]s|name is) (?=[^\W\d_])"
+    r"|\A\W{0,3}(?i:this is|it['\u2019]s) (?=[^\W\d_a-z][^\W\d_]{1,31}(?: again\b|, (?i:i|we) ))"
 )
 # "Everyone calls me Kit", "you can call me Pedro": the clause begins before the opening.
 _CALLERS = re.compile(
@@ -65,7 +73,7 @@ _CALLERS = re.compile(
 
 
 _OF_PLACE = re.compile(rf"{_SPACE}(?:de|von|van|da|di|del)(?:{_SPACE}(?:la|der|den))?{_SPACE}(\S+)$")
-_TITLES = frozenset({"dr", "prof", "mr", "mrs", "ms"})
+_TITLES = frozenset({"dr", "prof", "professor", "doctor", "mr", "mrs", "ms"})
 
 
 class Introduction(NamedTuple):
@@ -97,9 +105,13 @@ def _find_all(text: str) -> Iterator[Introduction]:
         greeted = _GREETED.search(text[max(0, match.start() - 48) : match.start()]) is not None
         if end := _end_of_name(text, match.end(), sure=False, greeted=greeted):
             yield Introduction(match.start(), match.end(), end)
+    for match in _FIRST_WORDS.finditer(text):
+        if end := _end_of_name(text, match.end(), sure=False, greeted=True):
+            yield Introduction(match.start(), match.end(), end)
     for match in _ALONE.finditer(text):
         low = match["name"].lower()
-        opens = not text[max(0, match.start() - 3) : match.start()].strip(" .!,\n")
+        before = text[max(0, match.start() - 48) : match.start()]
+        opens = not before[-3:].strip(" .!,\n") or _GREETED.search(before) is not None
         if opens and match["name"][0].isupper() and is_given_name(low) and not is_word(low):
             yield Introduction(match.start(), *match.span("name"))
 
@@ -154,6 +166,8 @@ def _may_be_given(name: str, words: list[str], *, follows: bool) -> bool:
 def _is_introduced(name: str, words: list[str], *, greeted: bool) -> bool:
     """Return whether the words behind "I'm" are a name: a known given name or, in a greeting, any that is no word."""
     first, *others = words
+    if first.rstrip(".") in _TITLES:
+        return bool(others) and name.rsplit(maxsplit=1)[-1][0].isupper()
     if not is_given_name(first):
         told = greeted and name[0].isupper() and not first.endswith(_DEMONYMS)
         return told and not is_word(first) and not _is_thing(words)

@@ -4,35 +4,58 @@ from dataclasses import replace
 
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import Tier
-from store.text.rules.rule import HAVE_JUST, Rule, ValueShape, any_of, compile_phrase, compile_value
+from store.text.rules.rule import (
+    BEGINS,
+    HAVE_JUST,
+    I_HAVE_JUST,
+    Rule,
+    ValueShape,
+    any_of,
+    compile_phrase,
+    compile_value,
+)
 
 RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
 RELATIONS = any_of(RELATION_WORDS)
 #: Words for being married or not; each ends the other.
-MARRIAGES = r"married|divorced|separated|widowed|engaged(?! (?:in|with|on|by)\b)|single"
+MARRIAGES = (
+    r"married(?! to (?:my|the|this|that|it) (?:job|work|career|idea|game|plan|approach|project|company|sea|music)\b)"
+    r"|divorced|separated|widowed|engaged(?! (?:in|with|on|by)\b)|single"
+)
 DIETS = (
-    "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
+    "vegetarian|veggie|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
     "|(?:gluten|dairy)(?:-| )free"
 )
 #: Words of which a text with a diet has one.
-DIET_WORDS = ("vegan", "tarian", "liac", "diabetic", "intolerant", "n-free", "n free", "y-free", "y free")
+DIET_WORDS = ("vegan", "veggie", "tarian", "liac", "diabetic", "intolerant", "n-free", "n free", "y-free", "y free")
 _OTHER, _NOT = r"[^\s,;.!?]{1,40}", "i (?:don't|do not|no longer)"
 _I_AM, _WE_ARE = "(?:i'm|i am)", "(?:i'm|i am|we're|we are)"
 _NOW = "(?: now| currently| actually| still| already| just)?"
 _HAVE_BEEN = "(?:'ve| have) been"
 
 # "I'm a teacher and live in York", not "my parents are retired and live in Spain".
-_AND = r"(?:(?!\b(?:who|that|which|whose|they|he|she|people)\b)[^.,;!?\n]){1,60}? and(?: now| currently)?"
+_AND = (
+    r"(?:(?!\b(?:who|that|which|whose|they|he|she|people)\b)[^.;!?\n]){1,60}?"
+    "(?: and| but|,(?: and| but)?)(?: now| currently| i)?"
+)
 _WITH = r"(?: (?:alone|together|happily|permanently|here|(?:with|near|by|close to|next to) [^.,;!?\n]{1,40}?))"
 _SINCE = r"(?= [^.,;!?\n]{2,40}? (?:for|since|all (?:my|our) li[fv]es?|(?:my|our) whole li[fv]es?)\b)"
+_THESE_DAYS = r"(?= [^.,;!?\n]{2,30} (?:at the moment|right now|now|these days|currently|since|for \w+ years)\b)"
 _HOMES = "|".join(
     (
         f"(?:i|we){_NOW} (?:live|reside){_WITH}? in",
         f"{_NOT} live in {_OTHER},? but in",
         f"{_WE_ARE}{_NOW} (?:based|living){_WITH}? in",
-        f"(?:i|we){_HAVE_BEEN} (?:living|based){_WITH}? in",
+        f"(?:(?:i|we){_HAVE_BEEN}|{BEGINS}been) (?:living|based){_WITH}? in",
+        f"{BEGINS}(?:currently|now|still) (?:living|based){_WITH}? in",
+        f"{_WE_ARE}{_NOW} based out of",
+        f"{BEGINS}(?:living|based) in{_THESE_DAYS}",
+        f"{_I_AM}{_NOW} an? (?:expat|immigrant|foreigner|resident|lodger|student) (?:in|of)",
+        "(?:i|we)(?:'ve| have)?(?: now| finally| since)? settled(?: down)? in",
+        "home(?: for (?:me|us))? is(?: in| now)?|(?:my|our) (?:home|flat|house|apartment|place) is(?: now)? in",
         f"(?:i|we)(?:'ve| have) lived in{_SINCE}",
-        f"{_WE_ARE} {_AND} live in",
+        f"(?:{_WE_ARE}|i (?:work|study|teach|grew up|come|was born)) {_AND} (?:live|living|based){_WITH}? in",
+        f"{_I_AM}{_NOW} an? (?:(?!\\b(?:who|that|which|of)\\b)[^.,;!?\\n]){{2,50}}? (?:living|based) in",
     )
 )
 # The words that stand between verb and place in the languages whose introductions are read.
@@ -60,6 +83,8 @@ JOB = (
     r"(?! (?:in (?:that|the|an?|this|my|our) (?:\w{1,20} )?(?:story|play|film|movie|game|book|dream|show)"
     r"|at heart|for (?:a|one|the) (?:day|week|night))\b)"
 )
+#: The definite article and a job, of which an organisation has one: "the head chef at Noma".
+_THE_JOB = rf"the(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?= (?:here )?(?:at|for|of) (?-i:[A-Z]))"
 _A_JOB = (
     "i'm a",
     "i\u2019m a",
@@ -73,21 +98,31 @@ _A_JOB = (
     "just a",
 )
 _NEW_JOB = (
-    f"i{HAVE_JUST} (?:got|gotten|found|landed|accepted|taken|took|started|begun|began)"
+    f"(?:i{HAVE_JUST}|{BEGINS}(?:just|recently|finally)?) ?(?:got|gotten|found|landed|accepted|taken|took|started"
+    f"|begun|began)"
     "(?: an?| my| the)(?: \\w{2,12})? (?:job|position|role|internship|apprenticeship)"
 )
 _HERE = (
-    "(?:full-time|part-time|remotely|mostly|mainly|freelance"
-    r"|in (?:the |an? )?(?:\w{2,20} ){1,2}?(?:team|department|office|division))"
+    "(?:(?:full|part)(?: |-)time|remotely|mostly|mainly|freelance|nights|days|shifts|weekends|from home"
+    r"|in (?:the |an? )?[\w&-]{2,20}(?: [\w&-]{2,20}){0,2}?)"
 )
+# "I've been at Philips for six years", not "I've worked at Philips".
+_YEARS = r"(?= [^.,;!?\n]{2,40} (?:since\b|for [^.,;!?\n]{1,16}(?:years?|months?|decades?)\b))"
 _EMPLOYERS = "|".join(
     (
         f"i{_NOW} work(?: {_HERE})? (?:at|for)",
         f"{_NOT} work (?:at|for) {_OTHER},? but (?:at|for)",
         f"i{HAVE_JUST} started(?: working)? (?:at|for)",
+        f"{BEGINS}(?:just )?started(?: working)? (?:at|for)(?= (?-i:[A-Z]))",
         f"{_I_AM}{_NOW} (?:working|employed) (?:at|for|by)",
         f"i{_HAVE_BEEN} working (?:at|for)",
+        f"i(?:'ve| have) (?:been at|worked (?:at|for)){_YEARS}",
         f"{_NEW_JOB} (?:at|with)",
+        "(?:i|i've)(?: just| recently)? (?:was|got|been|have been|am|'m) hired (?:by|at)",
+        "i(?:'ve| have)(?: just| recently)? joined(?= (?-i:[A-Z])[\\w&-]{1,20} as an? )",
+        "my (?:employer|company|workplace) is(?: called)?",
+        "i (?:teach|lecture|intern|consult) (?:at|for)",
+        f"{BEGINS}(?:currently|now) (?:working|employed) (?:at|for)(?= (?-i:[A-Z]))",
         f"(?:{_I_AM}|i live in) {_AND} work (?:at|for)",
     )
 )
@@ -105,8 +140,19 @@ ALLERGY = (
     r"(?P<value>(?!(?:an?|no|any|some|the|my|many|food|bad|severe|mild)\b)"
     r"[^\W\d_][\w-]{1,24}(?: (?!with\b)[\w-]{2,24})??) allerg(?:y|ies)\b"
 )
+# "I'm allergic to Mondays" is no allergy.
+_FIGURATIVE = (
+    "(?:mondays?|meetings?|work|working|bull\\w+|bs|stupid\\w*|drama|nonsense|mornings?|fun|exercise|commitment"
+    "|effort|housework"
+    "|idiots?|small talk|bureaucracy|people|lies|liars|you|him|her|them|it|this|that|failure|losing|hard work)\\b"
+)
 _ALLERGEN = compile_value(rf"{ALLERGY}(?! (?:tests?|season|shots?|medication|medicine|pills?|clinic|appointment)\b)")
 _AGE = compile_value(r"\d{1,2}(?!\d)")
+# "I'm 34 and live in Leeds", "I'm 52, divorced", not "I'm 20 minutes late", "I'm 80%".
+_ALONE_AGE = (
+    r"(?:1[3-9]|[2-9]\d)(?:\s*(?:[!;.](?!\d)|,(?!\d)|$|\n)"
+    r"| and (?:i |we )?(?:live|work|have|study|single|married|divorced|retired|from|a|an|my|still)\b)"
+)
 _WHEN_TURNED = (
     r"(?= \d{1,2}(?:[.,;!?\n]|$| (?:last|this|yesterday|today|recently|in|on|two|three|a (?:week|month|few)|years old"
     r"|and|but|so)\b))"
@@ -114,14 +160,15 @@ _WHEN_TURNED = (
 
 _ADJECTIVE = (
     "(?: (?:younger|youngest|older|oldest|elder|eldest|little|big|late|dear|best|close|good|old|new|baby|twin|step"
+    "|rescue|tiny|cute"
     "|middle|lovely|sweet|only|first|second))?"
 )
 _ONE = r"(?-i:[A-Z])[\w\u2019-]{1,30}"
-_HAVE = "(?:i|we)(?:'ve got| have got| have|'ve| got| just got| adopted| just adopted| recently adopted)"
+_HAVE = "(?:i|we)(?:'ve got| have got| have|'ve| got| own| just got| adopted| just adopted| recently adopted)"
 _FAMILY = Rule(
     compile_phrase(
         rf"(?:my|our){_ADJECTIVE} (?P<relation>{RELATIONS})"
-        rf"(?:(?:'s name)? is(?: called| named)?| called| named|,(?= {_ONE},))?"
+        rf"(?:(?:'s name)? is(?: called| named)?|'s (?:called|named)| called| named|,(?= {_ONE},))?"
     ),
     "user_{relation}",
     None,
@@ -142,13 +189,33 @@ _HOME = Rule(
     Tier.L0,
     0.90,
     "{who} lives in {value}.",
-    needs=("live", "living", "based", "reside"),
+    needs=(
+        "live",
+        "living",
+        "based",
+        "reside",
+        "home",
+        "flat",
+        "house",
+        "apartment",
+        "place",
+        "settled",
+        "expat",
+        "immigrant",
+        "foreigner",
+        "lodger",
+        "student",
+    ),
     shape=ValueShape.PLACE,
 )
 _ORIGIN = Rule(
     compile_phrase(
-        f"(?:{_I_AM}(?: originally)?|i(?: originally)? come) from|i was (?:born|born and raised|raised) in|i grew up in"
-        "|my (?:hometown|home town) is"
+        f"(?:{_I_AM}(?: originally)?|i(?: originally)? come) from|(?:i was|{BEGINS}) ?born (?:in|on) (?:\\d"
+        f"|(?-i:[A-Z])\\w{{2,8}} \\d)[\\w\\s]{{0,14}} in|i was (?:born|(?:born and )?(?:raised|bred)"
+        f"|brought up) in|i grew up in"
+        f"|(?:{_I_AM} |{BEGINS})(?-i:[A-Z])\\w{{1,12}}(?:an|ish|ese|ch)(?:,| and) (?:i'm |originally ){{0,2}}from"
+        r"|my (?:hometown|home town) is|(?:live|living|based|work) [^.,!?;\n]{2,50}, (?:but |and )?originally from"
+        f"|{BEGINS}originally from"
     ),
     "user_origin",
     "origin",
@@ -168,9 +235,31 @@ _EMPLOYER = Rule(
     Tier.L0,
     0.88,
     "{who} works at {value}.",
-    needs=("work", "started", "employed", "job", "position", "role", "ship"),
+    needs=(
+        "work",
+        "started",
+        "employed",
+        "job",
+        "position",
+        "role",
+        "ship",
+        "been at",
+        "hired",
+        "joined",
+        "employer",
+        "company",
+        "teach",
+        "lecture",
+        "intern",
+        "consult",
+    ),
     shape=ValueShape.THING,
 )
+
+
+def name_diet(said: str) -> tuple[str]:
+    """Return the diet that a word is short for."""
+    return ("vegetarian" if said.casefold() == "veggie" else said,)
 
 
 def _name_family(opening: str, *needs: str) -> Rule:
@@ -186,6 +275,23 @@ def _name_several(place: int) -> Rule:
     )
 
 
+def _name_all(place: int) -> Rule:
+    """Return the rule for the name at this place of all: "our dogs are called Rex and Bella"."""
+    before, both = rf"(?: {_ONE},?(?: and)?)" * place, rf"(?=(?: {_ONE},?){{1,3}} and {_ONE}\s*(?:[.,!?\n]|$))"
+    return _name_family(
+        f"(?:my|our){_ADJECTIVE} (?P<relation>{RELATIONS})s are(?: called| named|{both}){before}", "s are "
+    )
+
+
+def _name_twins(place: int) -> Rule:
+    """Return the rule for the name at this place of some: "I have twins, Lily and Jack"."""
+    before = rf"(?: {_ONE},?(?: and)?)" * place
+    return _name_family(
+        f"{_HAVE}{_ADJECTIVE} (?P<relation>{RELATIONS})s(?:[,:]| called| named){before}",
+        *(" have ", "ve ", " got ", " own "),
+    )
+
+
 LIFE_RULES = (
     _HOME,
     replace(_HOME, opening=compile_phrase(_HOMES_ELSEWHERE), needs=("habit", "vis ", "viv", "woon", "wonen")),
@@ -196,7 +302,10 @@ LIFE_RULES = (
         shape=ValueShape.KNOWN_PLACE,
     ),
     Rule(
-        compile_phrase(f"(?:i|we){HAVE_JUST} (?:moved|relocated)(?: from [^\\s.,;!?]{{1,40}})? to"),
+        compile_phrase(
+            f"(?:{I_HAVE_JUST}|{BEGINS}(?=moved (?:here|back|over))) ?(?:moved|relocated)(?: back| over| up| down"
+            f"| out| here)?(?: from [^\\s.,;!?]{{1,40}})? to"
+        ),
         "user_home",
         "home",
         "moved",
@@ -216,12 +325,19 @@ LIFE_RULES = (
     _EMPLOYER,
     replace(
         _EMPLOYER,
-        opening=compile_phrase(f"(?:{_I_AM}{_NOW}(?: working as)?|i{_NOW} work as)(?= an? ) {JOB} (?:at|for|with)"),
+        opening=compile_phrase(
+            f"(?:{_I_AM}{_NOW}(?: working as)?|i{_NOW} work(?: {_HERE})? as)(?= an? ) {JOB} (?:at|for|with)"
+        ),
         needs=_A_JOB,
     ),
     Rule(
         compile_phrase(
-            f"i{_NOW} work(?: {_HERE})? as|(?:{_I_AM}|i live in) {_AND} work as"
+            f"i (?:earn|make) (?:my|a) living as|i(?:'ve| have)(?: just"
+            f"| recently)? joined [^.,;!?\\n]{{1,40}}? as(?= an? )"
+            f"|{BEGINS}(?:currently|now) (?:working|employed)(?: (?:at|for|by|with) [^.,;!?\\n]{{1,40}}?)? as(?= an? )"
+            f"|{_I_AM}{_NOW} (?:working|employed)(?: (?:at|for|by|with) [^.,;!?\\n]{{1,40}}?)? as"
+            f"|i{_NOW} work(?: {_HERE})?(?: (?:at|for|with) [^.,;!?\\n]{{1,40}}?)? as|(?:{_I_AM}"
+            f"|i live in) {_AND} work as"
             f"|{_NEW_JOB}(?: (?:at|with) [^.,;!?\\n]{{1,40}}?)? as"
         ),
         "user_job",
@@ -230,8 +346,24 @@ LIFE_RULES = (
         Tier.L0,
         0.88,
         "{who} works as {value}.",
-        needs=("work", "job", "position", "role", "ship"),
+        needs=("work", "employed", "job", "position", "role", "ship", "living", "joined"),
         shape=ValueShape.ROLE,
+    ),
+    Rule(
+        compile_phrase(f"{_I_AM}{_NOW}(?= the )"),
+        "user_job",
+        "job",
+        "is-the",
+        Tier.L0,
+        0.88,
+        "{who} is {value}.",
+        needs=("i'm the", "i am the"),
+        pattern=compile_value(_THE_JOB),
+    ),
+    replace(
+        _EMPLOYER,
+        opening=compile_phrase(f"{_I_AM}{_NOW}(?= the ) {_THE_JOB} (?:here )?(?:at|for|of)(?= (?-i:[A-Z]))"),
+        needs=("i'm the", "i am the"),
     ),
     Rule(
         compile_phrase(f"{_I_AM}{_NOW}(?: working as)?(?= an? )"),
@@ -245,19 +377,23 @@ LIFE_RULES = (
         pattern=compile_value(JOB),
     ),
     Rule(
-        compile_phrase("my birthday is(?: on)?|i was born on(?= [^.,;!?\\n]{0,20}\\d)"),
+        compile_phrase(
+            "my (?:birthday|bday|b-day|date of birth|dob)(?: is|'s| falls)(?: actually| really| now)?(?: on)?"
+            "|i was born on(?= [^.,;!?\\n]{0,20}\\d)"
+        ),
         "user_birthday",
         "birthday",
         "birthday",
         Tier.L0,
         0.95,
         "{who}'s birthday is {value}.",
-        needs=("birthday", "born on"),
+        needs=("birthday", "born on", "bday", "b-day", "date of birth", "dob"),
         shape=ValueShape.DAY,
     ),
     Rule(
         compile_phrase(
-            f"{_I_AM}{_NOW}(?= \\d{{1,2}} (?:years?|yrs?)(?: |-)old\\b)"
+            f"{_I_AM}{_NOW}(?= \\d{{1,2}} (?:(?:years?|yrs?)(?: |-)old|yo|y/o|yrs)\\b)"
+            f"|{_I_AM}{_NOW}(?= {_ALONE_AGE})"
             f"|i(?: have|'ve)?(?: just| recently)? turned{_WHEN_TURNED}"
         ),
         "user_age",
@@ -266,14 +402,16 @@ LIFE_RULES = (
         Tier.L0,
         0.88,
         "{who} is {value} years old.",
-        needs=("old", "turned"),
+        needs=("old", "turned", "i'm ", "i am "),
         pattern=_AGE,
     ),
     Rule(
         compile_phrase(
             f"{_I_AM}(?: also)?(?: very| severely| badly| deathly| highly| terribly| mildly| slightly| extremely)?"
-            " allergic to"
-            "|(?:i have|i've got|i've) an?(?: \\w{2,10})? allergy to"
+            f" allergic (?:to|against)(?! {_FIGURATIVE})"
+            f"|{BEGINS}(?:(?:very|severely|badly|deathly) )?allergic to(?! {_FIGURATIVE})"
+            "|my(?: food)? allergies(?: include|:)|i have allergies to"
+            "|(?:i have|i've got|i've)(?: an?)?(?: \\w{2,10})? allergy (?:to|against)"
         ),
         "user_allergy",
         "allergy",
@@ -281,7 +419,8 @@ LIFE_RULES = (
         Tier.L0,
         0.95,
         "{who} is allergic to {value}.",
-        needs=("allergic", "allergy to"),
+        needs=("allergic", "allergy to", "allergy against", "allergies"),
+        shape=ValueShape.LIST,
         many=True,
     ),
     Rule(
@@ -299,7 +438,10 @@ LIFE_RULES = (
     Rule(
         compile_phrase(
             "(?:(?:i was|i have been|i've been|i got|i'm|i am)(?: just| recently| also)? diagnosed with"
-            "|i have|i've got|i've|i(?: also)? suffer from|i live with)(?: also| an?)?"
+            "|i have|i've got|i've|i(?: also)? suffer(?: badly| a lot| terribly| really)? from|i live with)(?: also"
+            "| an?)?"
+            f"|my(?= {CONDITIONS} (?:gets|flares|acts|inhaler|medication|meds|tablets|(?:has been|'s been) (?:bad"
+            f"|better|awful|terrible|playing|acting|under)))"
         ),
         "user_condition",
         None,
@@ -307,12 +449,18 @@ LIFE_RULES = (
         Tier.L0,
         0.88,
         "{who} has {value}.",
-        needs=("have", "i've", "i\u2019ve", "suffer", "live with", "diagnosed"),
+        needs=("have", "i've", "suffer", "live with", "diagnosed", "my "),
         many=True,
         pattern=compile_value(CONDITIONS),
     ),
     Rule(
-        compile_phrase(rf"{_I_AM}(?: now)?(?: an?| on an?)?(?= (?:{DIETS})\b)"),
+        compile_phrase(
+            rf"(?:{_I_AM}(?: now)?(?: an?| on an?| type [12]| an? type [12])?|i{HAVE_JUST} (?:went|gone|turned"
+            rf"|become|became)(?: an?)?)"
+            rf"(?= (?:{DIETS})\b(?! for (?:a|one) (?:day|week)\b))|i(?: now)? (?:follow|keep|eat|stick|keep to"
+            rf"|stick to)(?: to)?(?: an?)?(?= (?:{DIETS}) (?:diet|food)\b)|(?:i(?:'ve| have) been"
+            rf"|{BEGINS}been)(?: an?)?(?= (?:{DIETS}) (?:for(?! (?:a|one) (?:day|week)\b)|since|all|ever)\b)"
+        ),
         "user_diet",
         "diet",
         "diet",
@@ -321,11 +469,15 @@ LIFE_RULES = (
         "{who} is {value}.",
         needs=DIET_WORDS,
         pattern=compile_value(DIETS),
+        ends=name_diet,
     ),
     Rule(
         compile_phrase(
-            rf"(?:{_WE_ARE}(?: now| happily| still| already| recently| newly)?"
-            rf"|(?:i|we){HAVE_JUST} (?:got|gotten|been))(?= (?:{MARRIAGES})(?![\w-]))"
+            rf"(?:{_WE_ARE}(?: now| happily| still| already| recently| newly)?(?: a(?= single (?:mum|mom|dad|father"
+            rf"|mother|parent)\b))?"
+            rf"|(?:i|we){HAVE_JUST} (?:got|gotten|been)|{BEGINS}(?:just |recently |finally )?got"
+            rf"|{BEGINS}been(?= married (?:for|since)\b)"
+            rf"|my (?:husband|wife|spouse)(?: {_ONE})? and i{HAVE_JUST}(?: got| are)?)(?= (?:{MARRIAGES})(?![\w-]))"
         ),
         "user_marriage",
         "marriage",
@@ -340,7 +492,19 @@ LIFE_RULES = (
     _name_family(
         rf"{_HAVE}(?: an?| one| another){_ADJECTIVE}{_ADJECTIVE} (?P<relation>{RELATIONS})"
         "(?:(?: (?:who is|who's))? (?:called|named)| whose name is|,(?= (?-i:[A-Z])[\\w-]{1,30}(?:[.,;!?]|$)))",
-        *("have a", "'ve a", "\u2019ve a", "got a", "adopted a", "have one", "got one"),
+        *("have a", "'ve a", "'ve one", "own a", "\u2019ve a", "got a", "adopted a", "have one", "got one"),
     ),
     *(_name_several(place) for place in range(3)),
+    *(_name_all(place) for place in range(3)),
+    *(_name_twins(place) for place in range(3)),
+    _name_family(
+        rf"{BEGINS}(?P<relation>{RELATIONS})(?:'s called|'s named|'s name is| is called| is named)",
+        *("called", "named", "name is"),
+    ),
+    _name_family(
+        rf"(?:this is|meet|here's|that's) (?:my"
+        rf"|our){_ADJECTIVE} (?P<relation>{RELATIONS}),?(?= {_ONE}\s*(?:[.,!]|$))",
+        "my ",
+        "our ",
+    ),
 )

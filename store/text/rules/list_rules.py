@@ -54,7 +54,7 @@ def _list_rule(
 
 _DID = rf"(?:i|we){HAVE_JUST}(?: also| already| even)?"
 _DO = "i(?: also| still| usually)?"
-_LITTLE = "(?: fluent| some| a little| a bit of| basic| good)?"
+_LITTLE = "(?: also| fluent| some| a little| a bit of| basic| good)?"
 _LANGUAGE = r" (?-i:[A-Z])\w{2,20}"
 LIST_RULES = (
     *(_list_rule(kind, f"{_DID} (?:{verbs}){_DETERMINER}", verbs) for kind, verbs in _DONE.items()),
@@ -87,9 +87,26 @@ LIST_RULES = (
         for kind, doing in (("plays", "playing"), ("collects", "collecting"), ("drinks", "drinking"))
     ),
     _list_rule("plays", f"{_DO} play(?: the| some| a little| a bit of)?", "play", among=word_list("deed", "plays")),
+    _list_rule(
+        "plays",
+        rf"{_DO} play(?: the| some| a little| a bit of)? \w{{3,14}} and(?: the| some| a bit of)?",
+        "play",
+        among=word_list("deed", "plays"),
+    ),
     _list_rule("collects", f"{_DO} collect", "collect", among=word_list("deed", "collects")),
     _list_rule("owns", f"{_DO} own (?:an?|two|three|four|five|six)", "own"),
-    _list_rule("speaks", f"{_DO} speak{_LITTLE}(?= (?-i:[A-Z]))", "speak"),
+    _list_rule(
+        "speaks",
+        f"(?:{_DO} speak|(?:i'm|i am) (?:fluent in|speaking)){_LITTLE}(?= (?-i:[A-Z]))",
+        "speak|fluent",
+        among=word_list("deed", "speaks"),
+    ),
+    _list_rule(
+        "speaks",
+        "my (?:native|first|mother) (?:language|tongue) is",
+        "language|tongue",
+        among=word_list("deed", "speaks"),
+    ),
     *(
         _list_rule("speaks", f"{_DO} speak{_LITTLE}{before} and{_LITTLE}", "speak", among=word_list("deed", "speaks"))
         for before in (_LANGUAGE, f"{_LANGUAGE},{_LANGUAGE},?")

@@ -11,11 +11,14 @@ MOST_WORDS = 5
 # A thing is named up to where the sentence goes on with a place, a time, a manner or a reason.
 _END = re.compile(
     rf"(?:{SPACE}|^)(?P<word>at|in|on|for|from|with|to|near|by|before|after|about|during|into|as|along|without|until"
-    r"|since|and|or|but|because|when|while|who|which|that|where|named|called|if|so|than|then|today|tonight|yesterday|tomorrow|last"
-    r"|this|next|again|once|twice|here|there|together|outside|ago|a few|i|i'm|we|you|it|he|she|they|is|are|was|were"
+    r"|since|and|or|but|because|when|while|who|which|that|where|named|called|if|so|than|then|today|tonight|yesterday"
+    r"|tomorrow|last"
+    r"|this|next|again|once|twice|here|there|together|outside|ago|ages|a few|a while|a long|a (?:week|month|year)"
+    r"|years|months|i|i'm|we|you|it|he|she|they|is|are|was|were"
     r"|not|never|just|too|all|only|live|recently|alone|somewhere|few|couple|several|every|two|three|four|five|myself"
     r"|ourselves|came|has|have|had|made|mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?|sundays?"
-    r"|fluently|badly|heavily|quickly|late|early|daily|weekly|regularly|occasionally|sometimes|often|usually|always"
+    r"|fluently|professionally|competitively|casually|badly|heavily|quickly|late|early|daily"
+    r"|weekly|regularly|occasionally|sometimes|often|usually|always"
     r"|earlier|already|aloud|afterwards|first(?=\s*$))\b"
     r"|\s[-\u2013\u2014(\[]|[:()\[\]]|-\s",
     re.IGNORECASE,
@@ -48,6 +51,32 @@ def name_object(value: str, *, title: bool = False) -> str:
     if _NO_NAME.match(name) or _SECOND.search(name) or _names_recipient(name):
         return ""
     return "" if end and _goes_on(name, value, end, title=title) else name
+
+
+# "nuts, eggs and milk", "penicillin and to bee stings", not "nuts and hate it".
+_ITEM = (
+    r"(?:to )?(?!(?:i|i'm|so|but|my|we|it|which|please|not|am|was|will|would|can|cannot|can't|don't|have|hate|love"
+    r"|like|live|work"
+    r"|need|carry|get|take|vegetarian|vegan|lactose|also|always|usually|that|this|then)\b)[\w'\u2019-]+(?: (?!(?:and"
+    r"|or|so|but|because)\b)[\w'\u2019-]+){0,3}"
+)
+_ITEMS = re.compile(
+    rf"{_ITEM}(?:(?:, {_ITEM}){{0,8}},? (?:and|or|as well as|plus) {_ITEM})?(?=\s*(?:$|[,()\u2013\u2014-]))",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(r",? (?:and|or|as well as|plus) (?:to )?|, (?:to )?", re.IGNORECASE)
+_CUT = re.compile(r",| and\b| or\b", re.IGNORECASE)
+
+
+def cut_list(value: str) -> str:
+    """Return the things that a value begins with: "nuts, eggs and milk" of it, or its first thing alone."""
+    found = _ITEMS.match(value)
+    return found.group() if found else _CUT.split(value, maxsplit=1)[0].rstrip()
+
+
+def split_list(value: str) -> tuple[str, ...]:
+    """Return each of the things of a list."""
+    return tuple(_BETWEEN.split(value))
 
 
 def _names_recipient(name: str) -> bool:

@@ -118,6 +118,9 @@ _OPENED_WORK = re.compile(
     rf"|(?<!for the )(?<!for my )(?<!for a )(?<!for this )\b{_MATTER}\b(?:[^\n:.!?]{{0,60}}?)?{_COLON}",
     re.IGNORECASE,
 )
+# A letter on one line, and what is to be done with it: "Dear Sir, I live in Hull. Can you fix the grammar?"
+_DEAR = re.compile(r"\s*dear [^\n,!:]{1,40}[,!:]", re.IGNORECASE)
+_ASKED_WORK = re.compile(rf"\b(?:please|can you|could you|would you|help me) {_WORK}\b", re.IGNORECASE)
 # What has marks of its own ends where these say.
 _MARKED = re.compile(r"\s{0,4}(?:```|~~~|[\"'\u201c\u2018\u201e\u00ab<`]|\n(?: {4}|\t))")
 _TELLING = r"(?:story|stories|tale|scene|monologue|dialogue|novel|screenplay|sketch|song|poem|diary entry|fairy tale)"
@@ -292,6 +295,8 @@ def _opened_texts(text: str, lines: Sequence[_Line], author: str) -> Iterator[Sp
     if heads:
         yield heads[0].start, whole
     yield from _find_letter(lines, author)
+    if _DEAR.match(text) and (asked := _ASKED_WORK.search(text)):
+        yield 0, asked.start()
     for line in lines:
         if _HEAD.match(line.text):
             stop = _PARAGRAPH_END.search(text, line.end)

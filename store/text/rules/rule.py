@@ -9,6 +9,9 @@ from store.text.rules.model import Tier
 
 SPACE = r"[ \t\u00a0]{1,3}"
 _APOSTROPHE = "['\u2019]"
+# People write "im", "ive", "dont" and "my names", not "were" for "we're".
+_IN_PATTERN = re.compile(r"'(?P<optional>(?=(?:m|ve|s|t)(?!\w)))?")
+_APOSTROPHES = str.maketrans("", "", "'\u2019")
 
 
 class ValueShape(Enum):
@@ -24,6 +27,7 @@ class ValueShape(Enum):
     TOPIC = auto()  # "coriander", not "to bother you", "it when it rains"
     KNOWN_PLACE = auto()  # a place of the lists: in languages where other words have capitals, too
     OBJECT = auto()  # a few words for a thing or a place: "red kettle at the market" is "red kettle"
+    LIST = auto()  # several things: "nuts, eggs and milk" are three values
     TITLE = auto()  # an object that may have a title of any words
 
 
@@ -69,7 +73,16 @@ def compile_value(text: str) -> re.Pattern[str]:
 
 
 def _allow_spellings(text: str) -> str:
-    return text.replace(" ", f"(?:{SPACE})").replace("'", _APOSTROPHE)
+    return _IN_PATTERN.sub(_allow_apostrophe, text.replace(" ", f"(?:{SPACE})"))
+
+
+def _allow_apostrophe(found: re.Match[str]) -> str:
+    return _APOSTROPHE if found["optional"] is None else f"{_APOSTROPHE}?"
+
+
+def drop_apostrophes(text: str) -> str:
+    """Return a text without apostrophes of either kind, to look for contractions however they are written."""
+    return text.translate(_APOSTROPHES)
 
 
 def any_of(found: frozenset[str]) -> str:
@@ -78,3 +91,7 @@ def any_of(found: frozenset[str]) -> str:
 
 
 HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
+#: Where a sentence begins that leaves "I" or "we" out: "Just moved to Ghent".
+BEGINS = r"(?:(?<![^\n])|(?<=[.!?]\x20))"
+#: "I have just", or "just" of a sentence without its subject.
+I_HAVE_JUST = f"(?:(?:i|we){HAVE_JUST}|{BEGINS}(?:just|recently|finally))"

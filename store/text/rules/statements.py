@@ -79,7 +79,8 @@ _GOVERNED = re.compile(
 )
 # Of these the clause behind is true: "you should know I", "I can't deny that I", "as I said".
 _FACTIVE = re.compile(
-    r"\b(?:can(?:no|['\u2019])t|can not|cannot|won['\u2019]t|will not|don['\u2019]t|do not|never|not|wouldn['\u2019]t)"
+    r"\b(?:can(?:no|['\u2019])?t|can not|cannot|won['\u2019]?t|will not|don['\u2019]?t|do not|never|not"
+    r"|wouldn['\u2019]?t)"
     r" (?:\w{1,12} ){0,2}?(?:deny|forget|mind|hide|regret|hesitate|only|just|to forget|ashamed|mention(?:ed)?"
     r"|say enough)|\b(?:can(?:no|['\u2019])t|cannot|won['\u2019]t|wouldn['\u2019]t) (?:\w{1,12} )?believe"
     r"|\b(?:should|would|may|might|could) (?:\w{1,12} ){0,3}?(?:know|knows|known|mention|note|add|remember|tell you"
@@ -92,6 +93,8 @@ _FACTIVE = re.compile(
     r"|tell|say)"
     r"|\bi(?:['\u2019]ve| have| had| just| already)? (?:just |already |once )?told (?:you|him|her|them|everyone"
     r"|my \w{1,20})"
+    r"|\b(?:doctors?|gp|allergist|specialist|tests?|results?) (?:says?|said|confirmed|told me|shows?"
+    r"|showed)(?: that)? *$"
     r"|\b(?:know|knows|knew|remember|remembers|remind|aware|because|since)(?: that)? *$|\bthe fact that *$",
     re.IGNORECASE,
 )
@@ -176,6 +179,15 @@ _ASKED_BEFORE = re.compile(
     r"\b(?:can|could|would|will|do|did) you\b|\b(?:how|what|which|where|when) (?:do|does|can|should|is|are|would)\b",
     re.IGNORECASE,
 )
+# "Oh sure, I love waiting", "yeah because I love Mondays": the opposite is meant.
+_SARCASTIC = re.compile(
+    r"\b(?:oh,? (?:sure|great|joy|yes|yeah|yay|of course)|yeah,? (?:because|right|sure)"
+    r"|(?:right|sure|great|of course),? because)[,\u2014\u2013 ]*(?:obviously |clearly |totally )?$",
+    re.IGNORECASE,
+)
+_LOVES = re.compile(r"i (?:\w{2,10} ){0,2}(?:love|enjoy|like|adore)\b", re.IGNORECASE)
+_EXAMPLE_LENGTH = 24
+_EXAMPLE = re.compile(r"\b(?:such as|as in|for example|for instance|e\.g\.)[\s:,]*$", re.IGNORECASE)
 _OPEN_QUOTE = re.compile(r"[\"'\u201c\u2018\u201e\u00ab]\s?$")
 
 
@@ -187,7 +199,7 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
     before = _ENDS.split(text[max(0, start - _AROUND) : start])[-1]
     if _OPEN_QUOTE.search(before) or _DESCRIBES.search(before) or _NEGATED_VALUE.match(text, value):
         return False
-    if _GOVERNED_ELSEWHERE.search(before):
+    if _is_meant_otherwise(before, text, start):
         return False
     clause = _last_clause(before)
     if not _FACTIVE.search(before) and (_REPORTED.search(before) or _GOVERNED.search(clause)):
@@ -203,6 +215,13 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
     return not asked or ("," in rest and _QUESTION_TAG.search(rest) is None)
 
 
+def _is_meant_otherwise(before: str, text: str, start: int) -> bool:
+    """Return whether the words before a clause make it another's, an example, or the opposite of what it says."""
+    if _GOVERNED_ELSEWHERE.search(before) or _EXAMPLE.search(text[max(0, start - _EXAMPLE_LENGTH) : start]):
+        return True
+    return _SARCASTIC.search(before) is not None and _LOVES.match(text, start) is not None
+
+
 _ENDED = re.compile(
     r"\b(?:no longer|used|quit|left|resigned|stopped|fired|laid|let|moved|gave|given|called|name|outgrew|ceased|gone"
     r"|went)\b",
@@ -216,9 +235,25 @@ _PARTLY = re.compile(
 )
 
 
+# "I don't live in Bristol city centre".
+_OF_PLACE = re.compile(
+    r"\s+(?:city|town|old town|centre|center|itself|proper|downtown|station|airport)\b", re.IGNORECASE
+)
+_LEFT_FOR_NOW = re.compile(
+    r"\s*(?:early|late\b|around|by\b|before|after (?:lunch|work|the)|an hour|this (?:morning|afternoon|evening)|tonight"
+    r"|at (?:\d|noon|midnight|half|about|dawn|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
+    r"|for (?:an? |the )?(?:day|night|week|weekend|lunch|meeting|holidays?|summer|moment))\b",
+    re.IGNORECASE,
+)
+
+
 def denies_partly(text: str, opening: str, end: int) -> bool:
     """Return whether a denial is of a part only: "I don't work at Nordwind on Fridays" ends no employment."""
     rest, _ = _read_rest(text, end)
+    if _OF_PLACE.match(rest):
+        return True
+    if re.search(r"\bleft\b", opening, re.IGNORECASE) and _LEFT_FOR_NOW.match(rest):
+        return True
     return (
         not _ENDED.search(opening) and _PARTLY.match(rest) is not None and not re.search(r"any ?(?:more|longer)", rest)
     )

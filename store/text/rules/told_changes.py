@@ -5,9 +5,10 @@ the terms of all else that it says, such as "for the drawers". Told in the futur
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from types import MappingProxyType
 
 from store.text.rules.gazetteer import word_list
 from store.text.terms import analyse_text
@@ -15,11 +16,12 @@ from store.text.terms import analyse_text
 
 @dataclass(frozen=True, slots=True)
 class ToldChange:
-    """A change that a sentence tells: the words of what was left, or of what was chosen."""
+    """A change that a sentence tells: the words of what was left, or of what was chosen; `off`: it was called off."""
 
     left: tuple[str, ...]
     chosen: tuple[str, ...]
     about: frozenset[str]
+    off: bool = False
 
 
 _HAVE = "(?:was|were|got|is|are|(?:has|have) been)"
@@ -31,16 +33,19 @@ _CHOSE = (
 )
 _GIVEN_UP = (
     r"\b(?:(?:moved|moving) (?:(?:on|away) from|off)|(?:gave|given) up(?: on)?|(?:got|gotten) rid of|dropped|ditched"
+    r"|dumped|axed"
     r"|scrapped|abandoned|discontinued|cancelled|canceled|fired|sacked|sold|finished|returned|let go of|uninstalled"
     r"|(?:broke|split) up with|unsubscribed from|parted (?:ways|company) with|(?:am|are|is) done with)"
     " (?P<left>.+)"
 )
+# What happens to somebody or something that is then replaced: "Dr. Frost retired", "Hertz fell through".
+_GONE = "retired|resigned|fell through|fallen through|closed down|shut down|closed|went bust|stolen|called off"
 # Each reads a sentence in lower case without contractions; `what` and what stands around the match is what it is about.
 _LEFT = tuple(
     map(
         re.compile,
         (
-            rf"\b(?:swapped|exchanged|traded|dropped|ditched) {_OLD} for {_NEW}",
+            rf"\b(?:swapped|exchanged|traded|dropped|ditched)(?: in| out)? {_OLD}(?: in| out)? for {_NEW}",
             rf"\b{_MOVED}(?: over| on| away)?(?P<what> .{{1,40}}?)?(?: over)? from {_OLD}(?: over| on)? to {_NEW}",
             r"^(?P<new>.{1,60}?) (?:has |have )?(?:took|takes|taken) (?:the place of|over from) (?P<left>.+)",
             rf"^{_OLD} {_HAVE}(?: being)? (?:replaced|superseded) (?:by|with) {_NEW}",
@@ -48,6 +53,8 @@ _LEFT = tuple(
             r"^(?P<new>.{1,60}?) (?:has |have )?replaced (?P<left>.+)",
             r"^(?P<left>\w+) and (?:i|me) (?:have )?(?:broke|broken|split) up",
             _GIVEN_UP,
+            rf"^{_OLD} (?:has |have )?handed (?P<what>.{{1,40}}?)(?: over)? to {_NEW}",
+            rf"^{_OLD} (?:has |have |got |was |is )?(?:{_GONE})(?: ,|$)",
         ),
     )
 )
@@ -61,7 +68,13 @@ _CHOSEN = tuple(
         ),
     )
 )
-_NOW_CHOSEN = re.compile(rf"^it is {_NEW}")
+# "It is Obsidian for my notes", "we are on Linear for tickets".
+_NOW_CHOSEN = re.compile(rf"^(?:it is|(?:we|i) (?:are on|am on|use|are using|am using)(?=.* for )) {_NEW}")
+_CALLED_OFF = re.compile(
+    r"^(?P<left>.{1,40}?) (?:is|are|was|were|got|(?:has|have) been) (?:off|cancelled|canceled|called off"
+    r"|not happening|scrapped)"
+    r"(?= ,| for good| so| because| and|$)"
+)
 #: A text without any of these words tells no such change.
 CUES = frozenset(
     {
@@ -118,7 +131,22 @@ CUES = frozenset(
         "went",
         "gone",
     }
-    | {"turned", "turns", "used"}
+    | {
+        "turned",
+        "turns",
+        "used",
+        "handed",
+        "retired",
+        "resigned",
+        "fell",
+        "closed",
+        "stolen",
+        "called",
+        "dumped",
+        "axed",
+        "off",
+        "happening",
+    }
 )
 _IN_THE_END = re.compile(r" in the end\b")
 # What is only to happen, or did not.
@@ -137,6 +165,8 @@ _WHEN = word_list("change", "month") | word_list("change", "when")
 def read_told_change(lows: Sequence[str]) -> ToldChange | None:
     """Return the change that a sentence of these words, in lower case without contractions, tells; None if none."""
     said = _IN_THE_END.sub("", " ".join(lows))
+    if found := _CALLED_OFF.match(said):
+        return ToldChange(tuple(_drop_own(found["left"].split())), (), frozenset(), off=True)
     for pattern in _LEFT:
         found = pattern.search(said)
         if found and not _NOT_SO.search(said[: found.start()]):
@@ -232,6 +262,47 @@ def cut_former(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool
     if clause[0] == "be":
         clause[0] = "am" if lows[at - 1] == "i" else _pick_copula(lows[:at])
     return lows[:at] + clause, names[:at] + names[at + 2 : end], True
+
+
+# "Mateo owns billing" and "billing is owned by Mateo" say who the owner of billing is.
+_ROLES: Mapping[str, str] = MappingProxyType(
+    {"owns": "owner", "leads": "lead", "manages": "manager", "maintains": "maintainer", "chairs": "chair"}
+)
+_HELD: Mapping[str, str] = MappingProxyType(
+    {"owned": "owner", "led": "lead", "managed": "manager", "maintained": "maintainer", "chaired": "chair"}
+)
+#: Fewest words before "by" of what is held by somebody.
+SHORTEST_HELD = 3
+#: Most words of who has a role; words that begin what is no role ("owns a car") or nobody in particular.
+_MOST_OF_NAME = 3
+_NO_ROLE = frozenset(
+    {"a", "an", "to", "by", "it", "them", "one", "two", "three", "some", "several", "many", "no", "up"}
+)
+_NOBODY = frozenset(
+    {"he", "she", "it", "who", "that", "which", "nobody", "everybody", "everyone", "someone", "one", "not"}
+)
+
+
+def turn_role(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
+    """Return "Mateo owns billing" as "the owner of billing is Mateo", and whether it says who has such a role."""
+    at = next((nth for nth, low in enumerate(lows) if low in _ROLES), -1)
+    if (
+        0 < at <= _MOST_OF_NAME
+        and at + 1 < len(lows)
+        and lows[at + 1] not in _NO_ROLE
+        and _NOBODY.isdisjoint(lows[:at])
+    ):
+        end = next((nth for nth in range(at + 1, len(lows)) if lows[nth] in _CLAUSE), len(lows))
+        what = [*lows[at + 1 : end], "is"]
+        turned = [_ROLES[lows[at]], "of", *what, *lows[:at], *lows[end:]]
+        written = [False] * (len(what) + 2) + [lows[0] not in _OWN, *names[1:at], *names[end:]]
+        return turned, written, True
+    by = find_phrase(lows, ("by",))
+    held = by >= SHORTEST_HELD and lows[by - 1] in _HELD and lows[by - 2] == "is"
+    if not held or by + 1 >= len(lows):
+        return lows, names, False
+    turned = [_HELD[lows[by - 1]], "of", *lows[: by - 2], "is", *lows[by + 1 :]]
+    return turned, [False, False, *names[: by - 2], False, *names[by + 1 :]], True
 
 
 _CLEFT = ("it", "is")

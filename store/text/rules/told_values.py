@@ -38,6 +38,8 @@ _EXCLUDING: Mapping[str, frozenset[str]] = MappingProxyType(
 _FIRST, _HERE = frozenset({"i", "we", "i'd", "we'd"}), frozenset({"there"})
 # Of "I moved to 5 Elm Road".
 _LIVES, _LIVE = ("live",), frozenset({"live", "lives"})
+_SHORTEST_PAID, _PAY = 5, frozenset({"pay", "spend", "budgeted"})
+_GOT, _CALLED = frozenset({"have", "got", "found", "hired"}), frozenset({"called", "named"})
 _NUMBER, _UNITS = "number", (("port",), ("version",), ("room",), ("gate",), ("floor",))
 _THAT = (("make", "that"), ("make", "it"))
 _MOST_OF_SUBJECT, _HOURS = 6, 24
@@ -74,7 +76,7 @@ def read_stated_value(sentence: Worded) -> ToldValue | None:
     home = next((nth for nth in range(1, len(words) - 1) if words[nth] in _LIVE and words[nth + 1] in PLACED), -1)
     if home > 0:
         return _build(sentence, words[: home + 1], home + 1)
-    return _read_dose(sentence) or (_read_count(words, 0) if words[0] in _FIRST else None)
+    return _read_dose(sentence) or _read_paid(sentence) or (_read_count(words, 0) if words[0] in _FIRST else None)
 
 
 def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
@@ -85,11 +87,23 @@ def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
     at = next((nth for nth, word in enumerate(words) if _is_move(words, nth)), -1)
     if at >= 0 and not {"want", "wants", "not", "never"}.intersection(words[:at]):
         return _read_moved(sentence, at)
+    if named := _read_new_one(sentence):
+        return named
     if words[0] in _FIRST and words[2:3] == ("new",):  # "I got a new number: 555"
         number = next((nth for nth in range(3, len(words)) if is_counted(words[nth])), -1)
         return _build(sentence, words[3:number], number) if number > 0 else None
     said = _find_copula(words) > 0 or (changed and _find_time(words) > 0)
     return read_stated_value(sentence) if said and (changed or "new" in words[:2]) else None
+
+
+def _read_new_one(sentence: Worded) -> ToldValue | None:
+    """Return the name of what somebody has anew: "we have got a new plumber, Kasia"; None if it says none."""
+    words = sentence.words
+    new = next((nth for nth in range(2, 4) if words[nth : nth + 1] == ("new",)), -1)
+    if words[0] not in _FIRST or new < 0 or not _GOT.issuperset(words[1:new]):
+        return None
+    at = next((nth for nth in range(new + 2, min(new + 5, len(words))) if sentence.names[nth]), -1)
+    return _build(sentence, [word for word in words[new + 1 : at] if word not in _CALLED], at) if at > 0 else None
 
 
 def is_state(told: ToldValue) -> bool:
@@ -206,6 +220,15 @@ def _read_dose(sentence: Worded) -> ToldValue | None:
     words = sentence.words
     of = next((nth for nth in range(2, len(words) - 1) if words[nth] == "of" and is_count(words[nth - 2])), -1)
     return _build(sentence, words[of + 1 :], of - 2) if of > 0 else None
+
+
+def _read_paid(sentence: Worded) -> ToldValue | None:
+    """Return how much a sentence says is paid for something: "I pay 900 in rent"."""
+    words = sentence.words
+    if len(words) < _SHORTEST_PAID or words[0] not in _FIRST or words[1] not in _PAY or not is_count(words[2]):
+        return None
+    at = next((nth for nth in range(3, len(words) - 1) if words[nth] in {"in", "for", "on"}), -1)
+    return _build(sentence, words[at + 1 :], 2) if at > 0 else None
 
 
 def _is_hour(told: ToldValue) -> bool:

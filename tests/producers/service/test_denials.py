@@ -64,6 +64,9 @@ INDIRECT = {
     "Ich wohne in Bonn.": "Ich wohne nicht mehr in Bonn.",
     "I have asthma.": "My asthma has cleared up.",
     "I play tennis.": "I gave up tennis.",
+    "My rabbit is called Biscuit.": "we had to put Biscuit down on Monday",
+    "My dentist is Dr. Nys.": "Dr. Nys is not my dentist anymore.",
+    "My favourite band is Oasis.": "Oasis isn't my favourite band any more.",
 }
 
 

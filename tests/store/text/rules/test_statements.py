@@ -16,8 +16,10 @@ from tests.tables import each_row
 #: One sentence a line and what it states: `fact id=value`, with `!` what it denies. The statements and denials are of
 #: few kinds, in many contexts; the everyday sentences tell of a life in the words that people use, beside look-alikes.
 #: A denial without a value ends all facts of its kind.
-SETS = {"statements": 400, "everyday": 190, "denials": 270}
+SETS = {"statements": 400, "everyday": 190, "denials": 270, "chats": 490}
 PRECISION, RECALL = 0.97, 0.95
+#: The first 300 chats were labelled before the rules saw them; of these the last 150 were held out.
+RECALL_OF_CHATS = 0.9
 
 
 def read_labels(name: str) -> list[tuple[str, set[str]]]:
@@ -34,7 +36,12 @@ def read_labels(name: str) -> list[tuple[str, set[str]]]:
 def stated(text: str, name: str | None = None) -> set[str]:
     message = MessageText("user", text, name)
     found = {f"{'!' if one.denied else ''}{one.fact_id}={one.value}" for one in find_facts(message, 0)}
-    return found | {f"!{kind}" for one in find_endings(message, 0) for kind in one.kinds}
+    return found | {
+        f"!{kind}={one.value}" if one.value else f"!{kind}"
+        for one in find_endings(message, 0)
+        for kind in one.kinds
+        if one.value is None or len(one.kinds) == 1
+    }
 
 
 @pytest.mark.parametrize("name,least", SETS.items())
@@ -50,7 +57,7 @@ def test_only_what_is_stated_or_denied_is_found(
     recall = right / sum(len(wanted) for wanted, _ in found)
     record_property(FIGURE, f"{name}: precision {precision:.3f}, recall {recall:.3f} on {len(rows)} sentences")
     assert precision >= PRECISION
-    assert recall >= RECALL
+    assert recall >= (RECALL_OF_CHATS if name == "chats" else RECALL)
 
 
 def test_a_line_with_the_authors_own_name_is_the_authors() -> None:
