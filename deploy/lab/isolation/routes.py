@@ -1,15 +1,17 @@
 """Routes of the isolation check, each with requests for foreign and for absent objects.
 
-Every new route of the application must be added here, and every parameter or field that can name what others own;
-`coverage` compares them with what the application serves.
+Every new route of the application must be added here, but for the operators', and every parameter or field that can
+name what others own; `coverage` compares them with what the application serves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
 from typing import Any, get_args
 from urllib.parse import quote
+
+from fastapi.routing import APIRoute
 
 from deploy.lab.isolation.fixture import (
     COLLEAGUE,
@@ -25,17 +27,21 @@ from deploy.lab.isolation.fixture import (
     name_namespace,
 )
 from deploy.lab.isolation.transport import TrialRequest, call_tool
+from producers.http.operator_routers import OPERATOR_ROUTERS
 from store.log.event_data import UnitOrigin
 
 #: The names of a turn that is written as a foreign user, and of one that names a document.
 USERS_TURN, PAPERS_TURN = "3", "4"
-SAID = "somebody was at the door"
+SAID, CORRECTED = "somebody was at the door", "corrected at the door"
+WRITTEN = {"content": SAID, "kind": "fact", "source": "agent", "embedding": VECTOR}
 #: The constants of a portal's commands.
 PORTAL = {"host": "lightapi.net", "service": "genai", "version": "0.1.0"}
 ASKED = "What was said and decided of late?"
 #: Another application and project than the fixture's, and all that a search there may look at.
 PROJECT = {"app_id": "other", "project_id": "other"}
 EVERYWHERE = ["current_chat", "all_user_memory", "resources"]
+#: The path of the operators' routes, which must refuse every key of a tenant.
+OPERATOR = "/api/v1/operator"
 #: How much of a turn is shown.
 PIECE = "from_ordinal=0&messages=1&characters=10"
 #: Filters that fit the turns of every bank.
@@ -122,6 +128,10 @@ def make_pair_elsewhere(random: Random, caller: KeyHolder, place: SeededBank) ->
     return replace(there, bank=bank), replace(absent, bank=bank)
 
 
+#: Makes the body of a request.
+Body = Callable[[Trial], dict[str, Any]]
+
+
 class SharedRights(Enum):
     """The rights of a user's or an agent's key on what others wrote in a shared bank."""
 
@@ -148,17 +158,68 @@ class TrialRoute:
         return self.others is SharedRights.MUST_NOT or (self.others is SharedRights.CURATORS_MAY and not caller.curate)
 
 
-def _quote_bank(one: Trial) -> str:
-    return quote(one.bank)
+def _way(
+    way: str,
+    query: str = "",
+    body: Body | None = None,
+    *,
+    path: str = "",
+    by_id: bool = False,
+    others: SharedRights = SharedRights.MAY,
+    seldom: bool = False,
+) -> tuple[str, TrialRoute]:
+    """Return a way to call a route by its name, which begins with method and path; path and query are templates.
+
+    `path` is that of the request, where it has another parameter than the route's.
+    """
+    method, named = way.split(" ")[:2]
+
+    def ask(one: Trial) -> TrialRequest:
+        return TrialRequest(method, _fill_template((path or named) + query, one), body and body(one))
+
+    return way, TrialRoute(ask, by_id, others, seldom)
+
+
+def _fill_template(template: str, one: Trial) -> str:
+    """Return a path and query with the trial's values in the place of their parameters."""
+    things = one.things
+    values = {
+        "bank": one.bank,
+        "user": one.user,
+        "speaker": one.speaker,
+        "session_id": SESSION,
+        "turn_id": TURN,
+        "turn": things.turn,
+        "unit_id": things.unit,
+        "from_unit_id": things.unit,
+        "to_unit_id": things.other,
+        "link_type": "causes",
+        "entity_id": things.entity,
+        "doc_id": things.doc,
+        "directive_id": things.directive,
+        "memory_id": MEMORY,
+        "job_id": things.job,
+        "erasure_id": things.erasure,
+        "reflection_id": things.reflection,
+        "id": things.memory,
+        "name": name_namespace(one.bank),
+        "generation": "1",
+        **dict.fromkeys(("tenant_id", "key_id", "snapshot_id"), things.unit),
+    }
+    return template.format_map(
+        {name: quote(value, safe="/:" if name == "name" else "/") for name, value in values.items()}
+    )
+
+
+def _tool(name: str, arguments: Body, **rights: Any) -> tuple[str, TrialRoute]:
+    """Return a way to call a tool over MCP."""
+    tool = name.split(" ", 1)[0]
+    return f"POST /mcp {name}", TrialRoute(lambda t: call_tool(tool, **arguments(t)), **rights)
 
 
 def _build_command(one: Trial) -> dict[str, Any]:
     """Return a command that ends a unit, in the bank of this id."""
     return {"action": "deleteAgentMemoryUnit", "data": {"bankId": one.things.bank, "unitId": one.things.unit}}
-
-
-def _build_unit_path(one: Trial, more: str = "") -> str:
-    return f"/api/v1/units/{one.things.unit}{more}?bank={_quote_bank(one)}"
 
 
 def _build_message(one: Trial) -> dict[str, Any]:
@@ -172,542 +233,224 @@ def _build_search(one: Trial) -> dict[str, Any]:
     return {"user_id": one.user, "user_key": one.caller.token, **asked}
 
 
+def _name_namespaces(one: Trial) -> dict[str, Any]:
+    return {"namespaces": [name_namespace(one.bank)]}
+
+
+def _build_forget(one: Trial) -> dict[str, Any]:
+    return {"requested_by_namespace": name_namespace(one.bank)}
+
+
 def _name_project(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body with `bank` renamed to `project`, as MCP tools name it."""
     return {"project" if name == "bank" else name: value for name, value in body.items()}
 
 
-def _make_read_route(ask: Callable[[Trial], TrialRequest], *, by_id: bool = False) -> TrialRoute:
-    return TrialRoute(ask, by_id=by_id)
-
-
-def _make_list_route(path: str) -> TrialRoute:
-    mark = "&" if "?" in path else "?"
-    return _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/{path}{mark}limit=1000&bank={_quote_bank(t)}"))
-
-
-def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
-    """Return a way to call a route that changes a thing by its id."""
-    return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
-
-
-def _make_preview_route(
-    kind: str,
-    others: SharedRights = SharedRights.MUST_NOT,
-    *,
-    by_id: bool = False,
-    **named: Callable[[Trial], str],
-) -> TrialRoute:
-    """Return a way to preview an erasure: it needs the rights of one."""
-    erase = _make_erase_route(kind, others, by_id=by_id, **named)
-
-    def ask(one: Trial) -> TrialRequest:
-        return TrialRequest("POST", "/api/v1/erasures/preview", erase.ask(one).body)
-
-    return TrialRoute(ask, by_id, others, seldom=True)
-
-
-def _make_erase_route(
-    kind: str,
-    others: SharedRights = SharedRights.MUST_NOT,
-    *,
-    by_id: bool = False,
-    **named: Callable[[Trial], str],
-) -> TrialRoute:
-    def ask(one: Trial) -> TrialRequest:
-        target = {} if kind == "user" else {"bank": one.bank}
-        return TrialRequest(
-            "POST", "/api/v1/erasures", {"kind": kind, **target, **{key: of(one) for key, of in named.items()}}
-        )
-
-    return TrialRoute(ask, by_id, others, seldom=True)
-
-
-def _make_delete_routes() -> dict[str, TrialRoute]:
-    """Return the ways to erase a thing for good by the DELETE of its own path."""
-
-    def way(path: Callable[[Trial], str], others: SharedRights, *, by_id: bool) -> TrialRoute:
-        return TrialRoute(
-            lambda t: TrialRequest("DELETE", f"/api/v1/{path(t)}?bank={_quote_bank(t)}&erase=true"),
-            by_id,
-            others,
-            seldom=True,
-        )
-
-    rights = SharedRights
-    return {
-        "DELETE /api/v1/units/{unit_id} for good": way(lambda t: f"units/{t.things.unit}", rights.MUST_NOT, by_id=True),
-        "DELETE /api/v1/docs/{doc_id} for good": way(lambda t: f"docs/{t.things.doc}", rights.MUST_NOT, by_id=True),
-        "DELETE /api/v1/directives/{directive_id} for good": way(
-            lambda t: f"directives/{t.things.directive}", rights.CURATORS_MAY, by_id=True
-        ),
-        "DELETE /api/v1/memories/{memory_id} for good": way(
-            lambda _: f"memories/{MEMORY}", rights.MUST_NOT, by_id=False
-        ),
+def _list_erasures() -> Iterator[tuple[str, TrialRoute]]:
+    """Yield the ways to erase a thing, and to preview its erasure, which needs the same rights."""
+    targets: dict[str, Body] = {
+        "a unit": lambda t: {"kind": "unit", "bank": t.bank, "unit_id": t.things.unit},
+        "a document": lambda t: {"kind": "document", "bank": t.bank, "doc_id": t.things.doc},
+        "a directive": lambda t: {"kind": "directive", "bank": t.bank, "directive_id": t.things.directive},
+        "a memory": lambda t: {"kind": "memory", "bank": t.bank, "memory_id": MEMORY},
+        "a session": lambda t: {"kind": "session", "bank": t.bank, "session_id": SESSION},
+        "a user": lambda t: {"kind": "user", "user_id": t.user},
+        "a speaker": lambda t: {"kind": "user", "user_id": t.speaker},
+        "a bank": lambda t: {"kind": "bank", "bank": t.bank},
     }
+    for preview in ("", "/preview"):
+        for what, body in targets.items():
+            yield _way(
+                f"POST /api/v1/erasures{preview} of {what}",
+                body=body,
+                by_id=what in {"a unit", "a document", "a directive"},
+                others=SharedRights.CURATORS_MAY if what == "a directive" else SharedRights.MUST_NOT,
+                seldom=True,
+            )
 
 
-def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
-    """Return the ways to call a route that takes recalls."""
+def _list_recalls(path: str, **job: Any) -> Iterator[tuple[str, TrialRoute]]:
+    """Yield the ways to call a route that takes recalls."""
+    yield _way(f"POST {path}", body=lambda t: t.question(**job))
+    yield _way(f"POST {path} explained", body=lambda t: t.question(**job, explain=True, session_id=SESSION))
+    yield _way(f"POST {path} of a user", body=lambda t: t.question(**job, user_id=t.speaker))
+    yield _way(f"POST {path} filtered", body=lambda t: t.question(**job, **FILTERS, metadata={"shelf": t.query}))
+    across = {**job, "across_banks": True}
+    yield _way(f"POST {path} across banks", body=lambda t: t.question(**across, user_id=t.speaker))
+    yield _way(f"POST {path} across a colleague's banks", body=lambda t: t.question(**across, user_id=COLLEAGUE))
 
-    def way(body: Callable[[Trial], dict[str, Any]]) -> TrialRoute:
-        return _make_read_route(lambda t: TrialRequest("POST", path, body(t)))
 
-    return {
-        f"POST {path}": way(lambda t: t.question(**job)),
-        f"POST {path} explained": way(lambda t: t.question(**job, explain=True, session_id=SESSION)),
-        f"POST {path} of a user": way(lambda t: t.question(**job, user_id=t.speaker)),
-        f"POST {path} filtered": way(lambda t: t.question(**job, **FILTERS, metadata={"shelf": t.query})),
-        f"POST {path} across banks": way(lambda t: t.question(**job, user_id=t.speaker, across_banks=True)),
-        f"POST {path} across a colleague's banks": way(
-            lambda t: t.question(**job, user_id=COLLEAGUE, across_banks=True)
-        ),
-    }
+def _list_operators_ways() -> Iterator[tuple[str, TrialRoute]]:
+    """Yield a way to call each of the operators' routes, which refuse a tenant's key before they read anything."""
+    for route in (one for router in OPERATOR_ROUTERS for one in router.routes if isinstance(one, APIRoute)):
+        for method in route.methods or ():
+            sent = method in {"POST", "PUT"}
+            yield _way(
+                f"{method} {route.path_format}",
+                "" if sent else "?tenant={user}",
+                (lambda t: {"tenant": t.user}) if sent else None,
+            )
 
+
+IN_BANK = "?bank={bank}"
+PAGE = "?limit=1000&bank={bank}"
+FOR_GOOD = "?bank={bank}&erase=true"
+NAMED_TURN = "?session_id={session_id}&turn_id={turn_id}&bank={bank}"
+_CURATORS, _NOBODY = SharedRights.CURATORS_MAY, SharedRights.MUST_NOT
 
 #: Every public route that needs a key, in all ways to call it; keys are method, path and the way.
-ROUTES: dict[str, TrialRoute] = {
-    "POST /api/v1/turns": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.turn())),
-    "POST /api/v1/turns of a user": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.users_turn())),
-    "POST /api/v1/turns from a document": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/turns", t.papers_turn())
-    ),
-    "POST /api/v1/turns/before": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns/before", t.before())),
-    "POST /api/v1/turns/before of its session": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/turns/before", {**t.before(), "scope": "session"})
-    ),
-    "POST /api/v1/turns/before of a user": _make_read_route(
-        lambda t: TrialRequest(
-            "POST", "/api/v1/turns/before", {**_name_project(t.before()), "user_id": t.speaker, "scope": "project"}
-        )
-    ),
-    "POST /api/v1/turns/after of a user": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/turns/after", {**_name_project(t.after()), "user_id": t.speaker})
-    ),
-    "POST /api/v1/turns/after": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns/after", t.after())),
-    "POST /api/v1/turns:batch": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/turns:batch", {"turns": [t.turn()] * 2})
-    ),
-    "POST /api/v1/turns:batch of a user": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/turns:batch", {"turns": [t.users_turn()]})
-    ),
-    "GET /api/v1/turns/{session_id}/{turn_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/turns/{turn}": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/turns/{t.things.turn}")),
-    "GET /api/v1/turns/{session_id}/{turn_id} in pieces": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_quote_bank(t)}&{PIECE}")
-    ),
-    "GET /api/v1/turns in pieces": _make_read_route(
-        lambda t: TrialRequest(
-            "GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}&{PIECE}"
-        )
-    ),
-    "GET /api/v1/turns": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/turns of a session": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/sessions": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/sessions?bank={_quote_bank(t)}")),
-    "GET /api/v1/sessions/{session_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/sessions/{SESSION}?messages=100&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/units": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/units?limit=1000&bank={_quote_bank(t)}")
-    ),
-    **{
-        f"GET /api/v1/units of origin {origin}": _make_list_route(f"units?origin={origin}")
-        for origin in get_args(UnitOrigin)
-    },
-    "GET /api/v1/units of a document": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/units?doc_id={t.things.doc}&limit=1000&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/users": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/users?limit=1000")),
-    **_make_recall_routes("/api/v1/recall"),
-    **_make_recall_routes("/api/v1/recall/jobs", ttl_s=60),
-    "GET /api/v1/recall/jobs/{job_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/recall/jobs/{t.things.job}")
-    ),
-    "DELETE /api/v1/recall/jobs/{job_id}": _make_read_route(
-        lambda t: TrialRequest("DELETE", f"/api/v1/recall/jobs/{t.things.job}")
-    ),
-    "GET /api/v1/units/{unit_id}": _make_read_route(lambda t: TrialRequest("GET", _build_unit_path(t)), by_id=True),
-    "GET /api/v1/units/{unit_id} that is a reflection": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/units/{t.things.reflection}?bank={_quote_bank(t)}"), by_id=True
-    ),
-    "PATCH /api/v1/units/{unit_id}": _make_change_route(
-        lambda t: TrialRequest("PATCH", _build_unit_path(t), {"content": "corrected at the door"})
-    ),
-    "PATCH /api/v1/units/{unit_id} of a version": _make_change_route(
-        lambda t: TrialRequest("PATCH", _build_unit_path(t), {"content": "corrected at the door", "version": 2})
-    ),
-    "PUT /api/v1/units/{unit_id}/pin": TrialRoute(
-        lambda t: TrialRequest("PUT", _build_unit_path(t, "/pin")), True, SharedRights.CURATORS_MAY
-    ),
-    "DELETE /api/v1/units/{unit_id}/pin": TrialRoute(
-        lambda t: TrialRequest("DELETE", _build_unit_path(t, "/pin")), True, SharedRights.CURATORS_MAY
-    ),
-    "DELETE /api/v1/units/{unit_id}": _make_change_route(lambda t: TrialRequest("DELETE", _build_unit_path(t))),
-    "POST /api/v1/commands": _make_change_route(lambda t: TrialRequest("POST", "/api/v1/commands", _build_command(t))),
-    "POST /portal/command": _make_change_route(
-        lambda t: TrialRequest("POST", "/portal/command", {**PORTAL, **_build_command(t)})
-    ),
-    "DELETE /api/v1/units/{unit_id} with facts": _make_change_route(
-        lambda t: TrialRequest("DELETE", f"{_build_unit_path(t)}&with_facts=true")
-    ),
-    **_make_delete_routes(),
-    "POST /api/v1/erasures of a unit": _make_erase_route("unit", by_id=True, unit_id=lambda t: t.things.unit),
-    "POST /api/v1/erasures of a document": _make_erase_route("document", by_id=True, doc_id=lambda t: t.things.doc),
-    "POST /api/v1/erasures of a directive": _make_erase_route(
-        "directive", SharedRights.CURATORS_MAY, by_id=True, directive_id=lambda t: t.things.directive
-    ),
-    "POST /api/v1/erasures of a memory": _make_erase_route("memory", memory_id=lambda _: MEMORY),
-    "POST /api/v1/erasures of a session": _make_erase_route("session", session_id=lambda _: SESSION),
-    "POST /api/v1/erasures of a user": _make_erase_route("user", user_id=lambda t: t.user),
-    "POST /api/v1/erasures of a speaker": _make_erase_route("user", user_id=lambda t: t.speaker),
-    "POST /api/v1/erasures of a bank": _make_erase_route("bank"),
-    "POST /api/v1/erasures/preview of a unit": _make_preview_route("unit", by_id=True, unit_id=lambda t: t.things.unit),
-    "POST /api/v1/erasures/preview of a document": _make_preview_route(
-        "document", by_id=True, doc_id=lambda t: t.things.doc
-    ),
-    "POST /api/v1/erasures/preview of a directive": _make_preview_route(
-        "directive", SharedRights.CURATORS_MAY, by_id=True, directive_id=lambda t: t.things.directive
-    ),
-    "POST /api/v1/erasures/preview of a memory": _make_preview_route("memory", memory_id=lambda _: MEMORY),
-    "POST /api/v1/erasures/preview of a session": _make_preview_route("session", session_id=lambda _: SESSION),
-    "POST /api/v1/erasures/preview of a user": _make_preview_route("user", user_id=lambda t: t.user),
-    "POST /api/v1/erasures/preview of a bank": _make_preview_route("bank"),
-    "GET /api/v1/erasures/{erasure_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/erasures/{t.things.erasure}")
-    ),
-    "GET /api/v1/banks/{bank}/freshness": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/banks/{_quote_bank(t)}/freshness")
-    ),
-    "GET /api/v1/freshness": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/freshness?bank={_quote_bank(t)}")
-    ),
-    "POST /api/v1/banks": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank})),
-    "POST /api/v1/banks of a user": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank, "user_id": t.speaker})
-    ),
-    "POST /api/v1/banks of an agent": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank, "agent": "planner"})
-    ),
-    "PATCH /api/v1/banks/{bank}": TrialRoute(
-        lambda t: TrialRequest("PATCH", f"/api/v1/banks/{_quote_bank(t)}", {"language": "de"}),
-        others=SharedRights.MUST_NOT,
-    ),
-    "PATCH /api/v1/banks": TrialRoute(
-        lambda t: TrialRequest("PATCH", f"/api/v1/banks?bank={_quote_bank(t)}", {"language": "de"}),
-        others=SharedRights.MUST_NOT,
-    ),
-    "GET /api/v1/banks": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/banks?limit=1000&runtime=true")),
-    "GET /api/v1/bank": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/bank?bank={_quote_bank(t)}")),
-    **{f"GET /api/v1/{path}": _make_list_route(path) for path in ("entities", "mentions", "cooccurrences", "links")},
-    "GET /api/v1/mentions of a unit and an entity": _make_read_route(
-        lambda t: TrialRequest(
-            "GET",
-            f"/api/v1/mentions?unit_id={t.things.other}&entity_id={t.things.entity}&bank={_quote_bank(t)}",
+ROUTES: dict[str, TrialRoute] = dict(
+    [
+        _way("POST /api/v1/turns", body=Trial.turn),
+        _way("POST /api/v1/turns of a user", body=Trial.users_turn),
+        _way("POST /api/v1/turns from a document", body=Trial.papers_turn),
+        _way("POST /api/v1/turns/before", body=Trial.before),
+        _way("POST /api/v1/turns/before of its session", body=lambda t: {**t.before(), "scope": "session"}),
+        _way(
+            "POST /api/v1/turns/before of a user",
+            body=lambda t: {**_name_project(t.before()), "user_id": t.speaker, "scope": "project"},
         ),
-        by_id=True,
-    ),
-    "GET /api/v1/cooccurrences of an entity": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/cooccurrences?entity_id={t.things.entity}&bank={_quote_bank(t)}"),
-        by_id=True,
-    ),
-    "GET /api/v1/neighbourhood of an entity": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/neighbourhood?entity_id={t.things.entity}&bank={_quote_bank(t)}"),
-        by_id=True,
-    ),
-    "GET /api/v1/neighbourhood of a name": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/neighbourhood?name={quote(t.speaker)}&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/links of a unit": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/links?unit_id={t.things.unit}&bank={_quote_bank(t)}"), by_id=True
-    ),
-    "GET /api/v1/entities/{entity_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/entities/{t.things.entity}?bank={_quote_bank(t)}"), by_id=True
-    ),
-    "GET /api/v1/links/{from_unit_id}/{to_unit_id}/{link_type}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/links/{t.things.unit}/{t.things.other}/causes?bank={_quote_bank(t)}"),
-        by_id=True,
-    ),
-    "POST /api/v1/docs": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID})
-    ),
-    "POST /api/v1/docs of a user": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID, "user_id": t.speaker})
-    ),
-    "POST /api/v1/docs of a file": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content_hash": "0" * 64})
-    ),
-    "GET /api/v1/docs": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/docs?bank={_quote_bank(t)}")),
-    "GET /api/v1/docs/{doc_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/docs/{t.things.doc}?bank={_quote_bank(t)}"), by_id=True
-    ),
-    "DELETE /api/v1/docs/{doc_id}": _make_change_route(
-        lambda t: TrialRequest("DELETE", f"/api/v1/docs/{t.things.doc}?bank={_quote_bank(t)}")
-    ),
-    "POST /api/v1/memories": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "content": SAID})
-    ),
-    "POST /api/v1/memories of a user": _make_read_route(
-        lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "content": SAID, "user_id": t.speaker})
-    ),
-    "POST /api/v1/memories over another's": TrialRoute(
-        lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "id": MEMORY, "content": SAID}),
-        others=SharedRights.MUST_NOT,
-    ),
-    "GET /api/v1/memories/{memory_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/memories/{MEMORY}?bank={_quote_bank(t)}")
-    ),
-    "DELETE /api/v1/memories/{memory_id}": TrialRoute(
-        lambda t: TrialRequest("DELETE", f"/api/v1/memories/{MEMORY}?bank={_quote_bank(t)}"),
-        others=SharedRights.MUST_NOT,
-    ),
-    "POST /api/v1/directives": TrialRoute(
-        lambda t: TrialRequest(
-            "POST", "/api/v1/directives", {"bank": t.bank, "name": t.directive, "content": "let me in"}
+        _way("POST /api/v1/turns/after", body=Trial.after),
+        _way("POST /api/v1/turns/after of a user", body=lambda t: {**_name_project(t.after()), "user_id": t.speaker}),
+        _way("POST /api/v1/turns:batch", body=lambda t: {"turns": [t.turn()] * 2}),
+        _way("POST /api/v1/turns:batch of a user", body=lambda t: {"turns": [t.users_turn()]}),
+        _way("GET /api/v1/turns/{session_id}/{turn_id}", IN_BANK),
+        _way("GET /api/v1/turns/{session_id}/{turn_id} in pieces", f"{IN_BANK}&{PIECE}"),
+        _way("GET /api/v1/turns/{turn}"),
+        _way("GET /api/v1/turns", NAMED_TURN),
+        _way("GET /api/v1/turns in pieces", f"{NAMED_TURN}&{PIECE}"),
+        _way("GET /api/v1/turns of a session", "?session_id={session_id}&bank={bank}"),
+        _way("GET /api/v1/sessions", IN_BANK),
+        _way("GET /api/v1/sessions/{session_id}", "?messages=100&bank={bank}"),
+        _way("GET /api/v1/units", PAGE),
+        *(
+            _way(f"GET /api/v1/units of origin {one}", f"?origin={one}&limit=1000&bank={{bank}}")
+            for one in get_args(UnitOrigin)
         ),
-        others=SharedRights.CURATORS_MAY,
-    ),
-    "GET /api/v1/directives": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/directives?bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/directives/{directive_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/directives/{t.things.directive}?bank={_quote_bank(t)}"), by_id=True
-    ),
-    "DELETE /api/v1/directives/{directive_id}": TrialRoute(
-        lambda t: TrialRequest("DELETE", f"/api/v1/directives/{t.things.directive}?bank={_quote_bank(t)}"),
-        True,
-        SharedRights.CURATORS_MAY,
-    ),
-    "POST /api/v1/links": _make_change_route(
-        lambda t: TrialRequest(
-            "POST",
-            "/api/v1/links",
-            {"bank": t.bank, "from_unit_id": t.things.unit, "to_unit_id": t.things.unit, "link_type": "entity"},
-        )
-    ),
-    "GET /api/v1/profile of a user": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/profile?user_id={quote(t.user)}&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/profile of a speaker": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/profile?user_id={quote(t.speaker)}&history=true")
-    ),
-    "GET /api/v1/profile of a name": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/profile?name=Eva+Lund&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/reflections": _make_read_route(
-        lambda t: TrialRequest("GET", f"/api/v1/reflections?bank={_quote_bank(t)}")
-    ),
-    "POST /mcp memory_before_turn": _make_read_route(
-        lambda t: call_tool("memory_before_turn", **_name_project(t.before()))
-    ),
-    "POST /mcp memory_after_turn": _make_read_route(
-        lambda t: call_tool("memory_after_turn", **_name_project(t.after()))
-    ),
-    "POST /mcp memory_search": _make_read_route(lambda t: call_tool("memory_search", project=t.bank, query=t.query)),
-    "POST /mcp memory_remember": _make_read_route(lambda t: call_tool("memory_remember", project=t.bank, text=SAID)),
-    "POST /mcp memory_forget": _make_change_route(
-        lambda t: call_tool("memory_forget", project=t.bank, id=t.things.unit)
-    ),
-    "POST /mcp memory_forget a document": _make_change_route(
-        lambda t: call_tool("memory_forget", project=t.bank, id=t.things.doc)
-    ),
-    "POST /mcp memory_run_maintenance": TrialRoute(
-        lambda t: call_tool("memory_run_maintenance", project=t.bank, session_id=SESSION), seldom=True
-    ),
-    "POST /mcp memory_list_dir_with_abstract": _make_read_route(
-        lambda t: call_tool("memory_list_dir_with_abstract", project=t.bank, session_id=SESSION)
-    ),
-    "POST /memories/add": _make_read_route(lambda t: TrialRequest("POST", "/memories/add", _build_message(t))),
-    "POST /memories/add of a turn": _make_read_route(
-        lambda t: TrialRequest("POST", "/memories/add", {**_build_message(t), "afterturn_turn_id": t.things.turn})
-    ),
-    "POST /memories/add of a project": _make_read_route(
-        lambda t: TrialRequest("POST", "/memories/add", {**_build_message(t), **PROJECT})
-    ),
-    "POST /memories/flush of a project": _make_read_route(
-        lambda t: TrialRequest("POST", "/memories/flush", {**_build_message(t), **PROJECT})
-    ),
-    "POST /memories/search of a project": _make_read_route(
-        lambda t: TrialRequest("POST", "/memories/search", {**_build_search(t), **PROJECT, "scope": EVERYWHERE})
-    ),
-    "POST /memories/flush": _make_read_route(lambda t: TrialRequest("POST", "/memories/flush", _build_message(t))),
-    "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
-}
-
-#: The path of the operators' routes, which must refuse every key of a tenant.
-OPERATOR = "/api/v1/operator"
-ROUTES |= {
-    "GET /api/v1/operator/tenants": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/tenants?limit=1000")),
-    "GET /api/v1/operator/tenants/{tenant_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/tenants/{t.things.unit}")
-    ),
-    "GET /api/v1/operator/status": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/status")),
-    "GET /api/v1/operator/jobs": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/jobs")),
-    "POST /api/v1/operator/jobs": _make_read_route(
-        lambda t: TrialRequest(
-            "POST",
-            f"{OPERATOR}/jobs",
-            {"action": "drop", "tenant": t.user, "stage": "extraction", "ids": [str(t.things.unit)]},
-        )
-    ),
-    "GET /api/v1/operator/jobs/count": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/count?tenant={quote(t.user)}")
-    ),
-    "POST /api/v1/operator/jobs/matching": _make_read_route(
-        lambda t: TrialRequest(
-            "POST",
-            f"{OPERATOR}/jobs/matching",
-            {"action": "drop", "where": {"tenant": t.user}, "counted_at": "2098-01-01T00:00:00Z"},
-        )
-    ),
-    "GET /api/v1/operator/jobs/{job_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/jobs/{t.things.unit}")
-    ),
-    "POST /api/v1/operator/jobs/{job_id}/settle": _make_read_route(
-        lambda t: TrialRequest("POST", f"{OPERATOR}/jobs/{t.things.unit}/settle", {"found": "delivered"})
-    ),
-    "GET /api/v1/operator/queues": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/queues")),
-    "GET /api/v1/operator/letters": _make_read_route(
-        lambda _: TrialRequest("GET", f"{OPERATOR}/letters?limit=1000&names=true")
-    ),
-    "GET /api/v1/operator/letters/count": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/letters/count?tenant={quote(t.user)}")
-    ),
-    "POST /api/v1/operator/letters": _make_read_route(
-        lambda t: TrialRequest(
-            "POST", f"{OPERATOR}/letters", {"action": "drop", "queue": t.user, "ids": [str(t.things.unit)]}
-        )
-    ),
-    "POST /api/v1/operator/letters/matching": _make_read_route(
-        lambda t: TrialRequest(
-            "POST",
-            f"{OPERATOR}/letters/matching",
-            {"action": "drop", "where": {"tenant": t.user}, "newest_at": "2098-01-01T00:00:00Z"},
-        )
-    ),
-    "GET /api/v1/operator/workers": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/workers")),
-    "POST /api/v1/operator/workers/drain": _make_read_route(
-        lambda _: TrialRequest("POST", f"{OPERATOR}/workers/drain", {"everyone": True})
-    ),
-    "GET /api/v1/operator/figures": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/figures")),
-    "GET /api/v1/operator/figures/stream": _make_read_route(
-        lambda _: TrialRequest("GET", f"{OPERATOR}/figures/stream?for_s=0")
-    ),
-    "GET /api/v1/operator/audit": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/audit")),
-    "GET /api/v1/operator/targets": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/targets")),
-    "PUT /api/v1/operator/targets": _make_read_route(
-        lambda t: TrialRequest(
-            "PUT",
-            f"{OPERATOR}/targets",
-            {"tenant": t.user, "bank": t.bank, "url": "https://gateway.example", "user_id": t.user, "user_key": "k"},
-        )
-    ),
-    "DELETE /api/v1/operator/targets": _make_read_route(
-        lambda t: TrialRequest("DELETE", f"{OPERATOR}/targets?tenant={quote(t.user)}&bank={_quote_bank(t)}")
-    ),
-    "GET /api/v1/operator/settings": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/settings")),
-    "GET /api/v1/operator/doctor": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/doctor")),
-    "GET /api/v1/operator/keys": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/keys?tenant={quote(t.user)}")
-    ),
-    "POST /api/v1/operator/keys": _make_read_route(
-        lambda t: TrialRequest("POST", f"{OPERATOR}/keys", {"tenant": t.user, "label": "mine"})
-    ),
-    "POST /api/v1/operator/keys/{key_id}/rotate": _make_read_route(
-        lambda t: TrialRequest("POST", f"{OPERATOR}/keys/{t.things.unit}/rotate", {"tenant": t.user})
-    ),
-    "DELETE /api/v1/operator/keys/{key_id}": _make_read_route(
-        lambda t: TrialRequest("DELETE", f"{OPERATOR}/keys/{t.things.unit}?tenant={quote(t.user)}")
-    ),
-    "GET /api/v1/operator/snapshots": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/snapshots?tenant={quote(t.user)}")
-    ),
-    "POST /api/v1/operator/snapshots": _make_read_route(
-        lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots", {"tenant": t.user, "include": ["agent_memory"]})
-    ),
-    "POST /api/v1/operator/snapshots/imports": _make_read_route(
-        lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots/imports", {"tenant": t.user, "first_line": {}})
-    ),
-    "GET /api/v1/operator/snapshots/{snapshot_id}": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/snapshots/{t.things.unit}?tenant={quote(t.user)}")
-    ),
-    "GET /api/v1/operator/snapshots/{snapshot_id}/events": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/snapshots/{t.things.unit}/events?tenant={quote(t.user)}")
-    ),
-    "POST /api/v1/operator/snapshots/{snapshot_id}/events": _make_read_route(
-        lambda t: TrialRequest(
-            "POST", f"{OPERATOR}/snapshots/{t.things.unit}/events", {"tenant": t.user, "first": 0, "events": []}
-        )
-    ),
-    "POST /api/v1/operator/snapshots/{snapshot_id}/finish": _make_read_route(
-        lambda t: TrialRequest("POST", f"{OPERATOR}/snapshots/{t.things.unit}/finish", {"tenant": t.user, "events": 0})
-    ),
-    "GET /api/v1/operator/embeddings": _make_read_route(lambda _: TrialRequest("GET", f"{OPERATOR}/embeddings")),
-    "POST /api/v1/operator/embeddings/build": _make_read_route(
-        lambda _: TrialRequest("POST", f"{OPERATOR}/embeddings/build")
-    ),
-    "GET /api/v1/operator/embeddings/comparison": _make_read_route(
-        lambda _: TrialRequest("GET", f"{OPERATOR}/embeddings/comparison?questions=1")
-    ),
-    "POST /api/v1/operator/embeddings/switch": _make_read_route(
-        lambda _: TrialRequest("POST", f"{OPERATOR}/embeddings/switch", {"force": True})
-    ),
-    "POST /api/v1/operator/embeddings/rollback": _make_read_route(
-        lambda _: TrialRequest("POST", f"{OPERATOR}/embeddings/rollback")
-    ),
-    "DELETE /api/v1/operator/embeddings/{generation}": _make_read_route(
-        lambda _: TrialRequest("DELETE", f"{OPERATOR}/embeddings/1")
-    ),
-    "GET /api/v1/operator/quotas": _make_read_route(
-        lambda t: TrialRequest("GET", f"{OPERATOR}/quotas?tenant={quote(t.user)}")
-    ),
-    "PUT /api/v1/operator/quotas": _make_read_route(
-        lambda t: TrialRequest("PUT", f"{OPERATOR}/quotas", {"tenant": t.user, "max_turns": 0})
-    ),
-}
-
-
-def _make_namespace_route(method: str, body: dict[str, Any] | None = None) -> TrialRoute:
-    def ask(one: Trial) -> TrialRequest:
-        return TrialRequest(method, f"/v1/namespaces/{name_namespace(one.bank)}", body)
-
-    return _make_read_route(ask)
-
-
-def _make_search_route(ask: Callable[[Trial], dict[str, Any]]) -> TrialRoute:
-    return _make_read_route(
-        lambda t: TrialRequest("POST", "/v1/search", {"namespaces": [name_namespace(t.bank)], **ask(t)})
-    )
-
-
-def _make_forget_route(find: Callable[[SeededIds], str]) -> TrialRoute:
-    def ask(one: Trial) -> TrialRequest:
-        body = {"requested_by_namespace": name_namespace(one.bank)}
-        return TrialRequest("DELETE", f"/v1/memories/{find(one.things)}", body)
-
-    return _make_read_route(ask, by_id=True)
-
-
-_WRITTEN = {"content": SAID, "kind": "fact", "source": "agent", "embedding": VECTOR}
-#: The memory plugin's routes, for the namespace beside a bank. No trial writes a foreign id to a caller's own
-#: namespace, where it would name another memory.
-ROUTES |= {
-    "PUT /v1/namespaces/{name}": _make_namespace_route("PUT", body={"kind": "team"}),
-    "PATCH /v1/namespaces/{name}": _make_namespace_route("PATCH", body={"metadata": {"door": "open"}}),
-    "DELETE /v1/namespaces/{name}": _make_namespace_route("DELETE"),
-    "POST /v1/namespaces/{name}/memories": _make_read_route(
-        lambda t: TrialRequest(
-            "POST", f"/v1/namespaces/{name_namespace(t.bank)}/memories", {**_WRITTEN, "id": t.things.memory}
-        )
-    ),
-    "POST /v1/search": _make_search_route(lambda t: {"query": t.query}),
-    "POST /v1/search that lists": _make_search_route(lambda _: {"limit": 100, "export": True}),
-    "POST /v1/search by a vector": _make_search_route(lambda t: {"embedding": VECTOR, "query": t.query}),
-    "DELETE /v1/memories/{id}": _make_forget_route(lambda things: things.memory),
-    "DELETE /v1/memories/{id} that is a message": _make_forget_route(lambda things: things.unit),
-}
+        _way("GET /api/v1/units of a document", "?doc_id={doc_id}&limit=1000&bank={bank}"),
+        _way("GET /api/v1/users", "?limit=1000"),
+        *_list_recalls("/api/v1/recall"),
+        *_list_recalls("/api/v1/recall/jobs", ttl_s=60),
+        _way("GET /api/v1/recall/jobs/{job_id}"),
+        _way("DELETE /api/v1/recall/jobs/{job_id}"),
+        _way("GET /api/v1/units/{unit_id}", IN_BANK, by_id=True),
+        _way(
+            "GET /api/v1/units/{unit_id} that is a reflection",
+            IN_BANK,
+            path="/api/v1/units/{reflection_id}",
+            by_id=True,
+        ),
+        _way("PATCH /api/v1/units/{unit_id}", IN_BANK, lambda _: {"content": CORRECTED}, by_id=True, others=_NOBODY),
+        _way(
+            "PATCH /api/v1/units/{unit_id} of a version",
+            IN_BANK,
+            lambda _: {"content": CORRECTED, "version": 2},
+            by_id=True,
+            others=_NOBODY,
+        ),
+        _way("PUT /api/v1/units/{unit_id}/pin", IN_BANK, by_id=True, others=_CURATORS),
+        _way("DELETE /api/v1/units/{unit_id}/pin", IN_BANK, by_id=True, others=_CURATORS),
+        _way("DELETE /api/v1/units/{unit_id}", IN_BANK, by_id=True, others=_NOBODY),
+        _way("DELETE /api/v1/units/{unit_id} with facts", f"{IN_BANK}&with_facts=true", by_id=True, others=_NOBODY),
+        _way("DELETE /api/v1/units/{unit_id} for good", FOR_GOOD, by_id=True, others=_NOBODY, seldom=True),
+        _way("POST /api/v1/commands", body=_build_command, by_id=True, others=_NOBODY),
+        _way("POST /portal/command", body=lambda t: {**PORTAL, **_build_command(t)}, by_id=True, others=_NOBODY),
+        *_list_erasures(),
+        _way("GET /api/v1/erasures/{erasure_id}"),
+        _way("GET /api/v1/banks/{bank}/freshness"),
+        _way("GET /api/v1/freshness", IN_BANK),
+        _way("POST /api/v1/banks", body=lambda t: {"bank": t.bank}),
+        _way("POST /api/v1/banks of a user", body=lambda t: {"bank": t.bank, "user_id": t.speaker}),
+        _way("POST /api/v1/banks of an agent", body=lambda t: {"bank": t.bank, "agent": "planner"}),
+        _way("PATCH /api/v1/banks/{bank}", body=lambda _: {"language": "de"}, others=_NOBODY),
+        _way("PATCH /api/v1/banks", IN_BANK, lambda _: {"language": "de"}, others=_NOBODY),
+        _way("GET /api/v1/banks", "?limit=1000&runtime=true"),
+        _way("GET /api/v1/bank", IN_BANK),
+        *(_way(f"GET /api/v1/{path}", PAGE) for path in ("entities", "mentions", "cooccurrences", "links")),
+        _way(
+            "GET /api/v1/mentions of a unit and an entity",
+            "?unit_id={to_unit_id}&entity_id={entity_id}&bank={bank}",
+            by_id=True,
+        ),
+        _way("GET /api/v1/cooccurrences of an entity", "?entity_id={entity_id}&bank={bank}", by_id=True),
+        _way("GET /api/v1/neighbourhood of an entity", "?entity_id={entity_id}&bank={bank}", by_id=True),
+        _way("GET /api/v1/neighbourhood of a name", "?name={speaker}&bank={bank}"),
+        _way("GET /api/v1/links of a unit", "?unit_id={unit_id}&bank={bank}", by_id=True),
+        _way("GET /api/v1/entities/{entity_id}", IN_BANK, by_id=True),
+        _way("GET /api/v1/links/{from_unit_id}/{to_unit_id}/{link_type}", IN_BANK, by_id=True),
+        _way("POST /api/v1/docs", body=lambda t: {"bank": t.bank, "content": SAID}),
+        _way("POST /api/v1/docs of a user", body=lambda t: {"bank": t.bank, "content": SAID, "user_id": t.speaker}),
+        _way("POST /api/v1/docs of a file", body=lambda t: {"bank": t.bank, "content_hash": "0" * 64}),
+        _way("GET /api/v1/docs", IN_BANK),
+        _way("GET /api/v1/docs/{doc_id}", IN_BANK, by_id=True),
+        _way("DELETE /api/v1/docs/{doc_id}", IN_BANK, by_id=True, others=_NOBODY),
+        _way("DELETE /api/v1/docs/{doc_id} for good", FOR_GOOD, by_id=True, others=_NOBODY, seldom=True),
+        _way("POST /api/v1/memories", body=lambda t: {"bank": t.bank, "content": SAID}),
+        _way("POST /api/v1/memories of a user", body=lambda t: {"bank": t.bank, "content": SAID, "user_id": t.speaker}),
+        _way(
+            "POST /api/v1/memories over another's",
+            body=lambda t: {"bank": t.bank, "id": MEMORY, "content": SAID},
+            others=_NOBODY,
+        ),
+        _way("GET /api/v1/memories/{memory_id}", IN_BANK),
+        _way("DELETE /api/v1/memories/{memory_id}", IN_BANK, others=_NOBODY),
+        _way("DELETE /api/v1/memories/{memory_id} for good", FOR_GOOD, others=_NOBODY, seldom=True),
+        _way(
+            "POST /api/v1/directives",
+            body=lambda t: {"bank": t.bank, "name": t.directive, "content": "let me in"},
+            others=_CURATORS,
+        ),
+        _way("GET /api/v1/directives", IN_BANK),
+        _way("GET /api/v1/directives/{directive_id}", IN_BANK, by_id=True),
+        _way("DELETE /api/v1/directives/{directive_id}", IN_BANK, by_id=True, others=_CURATORS),
+        _way("DELETE /api/v1/directives/{directive_id} for good", FOR_GOOD, by_id=True, others=_CURATORS, seldom=True),
+        _way(
+            "POST /api/v1/links",
+            body=lambda t: {
+                "bank": t.bank,
+                "from_unit_id": t.things.unit,
+                "to_unit_id": t.things.unit,
+                "link_type": "entity",
+            },
+            by_id=True,
+            others=_NOBODY,
+        ),
+        _way("GET /api/v1/profile of a user", "?user_id={user}&bank={bank}"),
+        _way("GET /api/v1/profile of a speaker", "?user_id={speaker}&history=true"),
+        _way("GET /api/v1/profile of a name", "?name=Eva+Lund&bank={bank}"),
+        _way("GET /api/v1/reflections", IN_BANK),
+        _tool("memory_before_turn", lambda t: _name_project(t.before())),
+        _tool("memory_after_turn", lambda t: _name_project(t.after())),
+        _tool("memory_search", lambda t: {"project": t.bank, "query": t.query}),
+        _tool("memory_remember", lambda t: {"project": t.bank, "text": SAID}),
+        _tool("memory_forget", lambda t: {"project": t.bank, "id": t.things.unit}, by_id=True, others=_NOBODY),
+        _tool(
+            "memory_forget a document", lambda t: {"project": t.bank, "id": t.things.doc}, by_id=True, others=_NOBODY
+        ),
+        _tool("memory_run_maintenance", lambda t: {"project": t.bank, "session_id": SESSION}, seldom=True),
+        _tool("memory_list_dir_with_abstract", lambda t: {"project": t.bank, "session_id": SESSION}),
+        _way("POST /memories/add", body=_build_message),
+        _way("POST /memories/add of a turn", body=lambda t: {**_build_message(t), "afterturn_turn_id": t.things.turn}),
+        _way("POST /memories/add of a project", body=lambda t: {**_build_message(t), **PROJECT}),
+        _way("POST /memories/flush", body=_build_message),
+        _way("POST /memories/flush of a project", body=lambda t: {**_build_message(t), **PROJECT}),
+        _way("POST /memories/search", body=_build_search),
+        _way("POST /memories/search of a project", body=lambda t: {**_build_search(t), **PROJECT, "scope": EVERYWHERE}),
+        *_list_operators_ways(),
+        # The memory plugin's, for the namespace beside a bank. No trial writes a foreign id to a caller's own
+        # namespace, where it would name another memory.
+        _way("PUT /v1/namespaces/{name}", body=lambda _: {"kind": "team"}),
+        _way("PATCH /v1/namespaces/{name}", body=lambda _: {"metadata": {"door": "open"}}),
+        _way("DELETE /v1/namespaces/{name}"),
+        _way("POST /v1/namespaces/{name}/memories", body=lambda t: {**WRITTEN, "id": t.things.memory}),
+        _way("POST /v1/search", body=lambda t: {**_name_namespaces(t), "query": t.query}),
+        _way("POST /v1/search that lists", body=lambda t: {**_name_namespaces(t), "limit": 100, "export": True}),
+        _way(
+            "POST /v1/search by a vector", body=lambda t: {**_name_namespaces(t), "embedding": VECTOR, "query": t.query}
+        ),
+        _way("DELETE /v1/memories/{id}", body=_build_forget, by_id=True),
+        _way(
+            "DELETE /v1/memories/{id} that is a message", body=_build_forget, path="/v1/memories/{unit_id}", by_id=True
+        ),
+    ]
+)

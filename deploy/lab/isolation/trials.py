@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from deploy.lab.isolation.fixture import IsolationFixture, KeyHolder, SeededBank, is_readable
-from deploy.lab.isolation.routes import ROUTES, Trial, make_pair, make_pair_elsewhere
+from deploy.lab.isolation.routes import OPERATOR, ROUTES, Trial, make_pair, make_pair_elsewhere
 from deploy.lab.isolation.tables import hash_bank_logs
 from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
 
@@ -31,6 +31,8 @@ SETTLING = re.compile("^POST /(api/v1/recall(?!/jobs)|mcp memory_(search|run_mai
 SETTLING_LOOKS, SETTLING_S = 3, 0.2
 #: What is answered where a worker holds a lock of the caller's own tenant: such a call is made again, after this long.
 BUSY, BUSY_S = b'"RESOURCE_BUSY"', 1.0
+#: Statuses of the operators' routes for a tenant's key.
+NOT_ADMITTED = frozenset({401, 403})
 #: Factor by which slow ways are tried less often.
 SELDOM = 8
 #: Share of the tries that target data of others within the same tenant.
@@ -177,6 +179,9 @@ class _TenantTrials:
             await asyncio.sleep(SETTLING_S)
             replies = await self._send_trials(case, tries)
         self._judge(case, caller, [*replies, *await self._fetch_answers(case, replies, caller.token)])
+        if f" {OPERATOR}/" in case.way and any(reply.status not in NOT_ADMITTED for reply in replies):
+            self._report.seen += 1
+            self._note(case, f"admitted: {case.name}: {replies[0].status}")
         if where := compare_replies(*replies):
             self._report.told_apart += 1
             self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")

@@ -25,13 +25,14 @@ from deploy.lab.isolation.coverage import (
     list_tried_routes,
 )
 from deploy.lab.isolation.fixture import IsolationFixture, build_fixture, make_tenant_names
-from deploy.lab.isolation.routes import ROUTES
+from deploy.lab.isolation.routes import OPERATOR, ROUTES
 from deploy.lab.isolation.run import build_application
 from deploy.lab.isolation.tables import MAY_BE_EMPTY, find_empty_tables
 from deploy.lab.isolation.transport import Send, TrialReply, send_in_process
 from deploy.lab.isolation.trials import CASES, compare_replies
 from deploy.lab.removal import TABLES, remove_hosts
 from producers.errors import PermissionDenied
+from producers.http import authentication
 from producers.notifications import Notifier
 from producers.plugin.openapi import ROUTES as PLUGIN_ROUTES
 from producers.service import banks, dependencies
@@ -44,6 +45,7 @@ from store.derived.persons import Person, PersonKey, Persons
 from store.memory.directives import Curation
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant, Keys
+from store.tenancy.operator_keys import Operator
 from store.tenancy.spaces import Space
 from tests.producers.conftest import broker_of, database_of
 from tests.producers.schemas import HeldToSchema
@@ -174,6 +176,21 @@ def test_a_route_that_is_added_later_is_named(path: str) -> None:
     app.router.routes.append(Mount("/inner", app=FastAPI(openapi_url=None)))
     shown = path.replace(":path", "")
     assert find_uncovered_routes(app) == ["* /inner", f"GET {shown}", f"POST {shown}"]
+
+
+async def test_an_operators_route_that_admits_a_tenants_key_is_found(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def admit(*_: object) -> Operator:
+        return Operator(uuid4(), makes_keys=False)
+
+    monkeypatch.setattr(authentication, "_find_operator_by_key", admit)
+    case = next(one for one in CASES if one.way == f"GET {OPERATOR}/tenants")
+    monkeypatch.setattr(trials, "CASES", [case])
+    monkeypatch.setattr(trials, "WEIGHED", [case])
+    report = await check.tries(2)
+    assert [line.partition(": ")[0] for line in report.examples] == ["admitted"]
+    assert not report.holds
 
 
 @pytest.mark.nightly
