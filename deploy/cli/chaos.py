@@ -52,7 +52,6 @@ def chaos_command(
     **Example:** `afterturn chaos --turns 5000 --workers 4`
     """
     # WHY here: chaos imports the whole product, and `afterturn --help` should not.
-    from deploy.lab.chaos.report import render_outcome  # noqa: PLC0415
     from deploy.lab.chaos.run import BROKE_OFF, Plan, count_rounds, run_chaos  # noqa: PLC0415
     from deploy.lab.chaos.sabotage import Sabotage  # noqa: PLC0415
 
@@ -72,5 +71,5 @@ def chaos_command(
     if as_json:
         print_json(outcome.as_json())
     else:
-        print(render_outcome(outcome))
+        print(outcome.in_words())
     raise typer.Exit(1 if outcome.failures else 0)

@@ -16,8 +16,7 @@ from deploy.lab.bench.quality.changes import ChangeShares
 from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
 from deploy.lab.bench.quality.flags import FlagShares
 from deploy.lab.bench.quality.formats import FORMATS, read_dialogues
-from deploy.lab.bench.quality.long import join_messages
-from deploy.lab.bench.quality.material import Dialogue, UnreadableData
+from deploy.lab.bench.quality.material import Dialogue, UnreadableData, join_messages
 from deploy.lab.bench.quality.run import QualityReport, measure_quality
 from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local.private_stack import PrivateStackError, run_private_stack

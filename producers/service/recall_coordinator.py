@@ -187,29 +187,17 @@ class RecallBody(RequestModel):
     def query_of_store(self, host: UUID) -> RecallQuery:
         """Return the question as a query of the store."""
         return RecallQuery(
-            metadata=self.metadata,
-            user=None if self.user_id is None else identity.user_id(host, self.user_id),
-            bank=self.bank,
             text=self.query,
-            k=self.k,
+            user=None if self.user_id is None else identity.user_id(host, self.user_id),
             session_name=self.session_id,
-            exclude_session=self.exclude_session,
-            skip_recent=self.skip_recent,
-            kinds=self.kinds,
-            tags=self.tags,
-            sessions=self.sessions,
-            roles=self.roles,
-            begin=self.begin,
-            end=self.end,
             time_of=self.time,
-            min_score=self.min_score,
-            as_of=self.as_of,
-            known_at=self.known_at,
-            explain=self.explain,
-            max_tokens=self.max_tokens,
             form=self.reference,
-            without=self.without,
+            **{name: getattr(self, name) for name in FIELDS_OF_QUERY},
         )
+
+
+#: What a question to the store takes from a body as it is, under the same name.
+FIELDS_OF_QUERY = sorted(RecallBody.model_fields.keys() & RecallQuery.__dataclass_fields__.keys())
 
 
 class RecallJobBody(RecallBody):

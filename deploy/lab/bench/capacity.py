@@ -4,8 +4,8 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from afterturn_client import AsyncAfterturn, Message
 from sqlalchemy import NullPool
 
 from deploy.lab.bench.footprint import SIZES
+from deploy.lab.bench.servers import BenchStack, open_private_stack
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.usage import StackUsage, read_usage
-from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from deploy.notices import Say
 from deploy.tables import ResultTable
@@ -42,21 +42,9 @@ class CapacitySizes:
 FULL = CapacitySizes(warm_up=500, turns=5_000, recalls=2_000)
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityStack:
-    """The private stack of this benchmark."""
-
-    stack: Stack
-
-    def __str__(self) -> str:
-        return "a private stack with one worker"
-
-
-@contextmanager
-def servers(_data: Path | None = None) -> Iterator[CapacityStack]:
-    """Yield a private stack with one worker, removed afterwards."""
-    with run_private_stack(1, name="capacity", gateway="off") as stack:
-        yield CapacityStack(stack)
+def servers(_data: Path | None = None) -> AbstractContextManager[BenchStack]:
+    """Open a private stack with one worker."""
+    return open_private_stack("capacity", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +108,7 @@ class Capacity:
         return table
 
 
-async def run(on: CapacityStack, say: Say, sizes: CapacitySizes) -> Capacity:
+async def run(on: BenchStack, say: Say, sizes: CapacitySizes) -> Capacity:
     """Send turns and recalls, and return what they cost."""
     async with AsyncAfterturn(on.stack.api, on.stack.api_key(), bank="capacity") as memory:
         await _send_turns(memory, "warm-up", sizes.warm_up, sizes.at_once)

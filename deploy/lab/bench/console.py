@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -16,8 +16,8 @@ from sqlalchemy import text
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
-from deploy.lab.bench.servers import find_stack_servers
-from deploy.local.private_stack import PrivateStackError, run_private_stack
+from deploy.lab.bench.servers import BenchStack, find_stack_servers, open_private_stack
+from deploy.local.private_stack import PrivateStackError
 from deploy.local.stack import Stack
 from deploy.notices import Say
 from embeddings.registry import create_embedder
@@ -121,22 +121,10 @@ class Visit:
     counted: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleStack:
-    """The private stack of this benchmark."""
-
-    stack: Stack
-
-    def __str__(self) -> str:
-        return "a private stack"
-
-
-@contextmanager
-def servers(_data: Path | None = None) -> Iterator[ConsoleStack]:
-    """Yield a private stack, removed afterwards. Raises PrivateStackError where no browser is installed."""
+def servers(_data: Path | None = None) -> AbstractContextManager[BenchStack]:
+    """Open a private stack with one worker. Raises PrivateStackError where no browser is installed."""
     _find_browser()
-    with run_private_stack(1, name="console", gateway="off") as stack:
-        yield ConsoleStack(stack)
+    return open_private_stack("console", 1)
 
 
 def _find_browser() -> str:
@@ -150,7 +138,7 @@ def _find_browser() -> str:
     return found
 
 
-async def run(on: ConsoleStack, say: Say, sizes: ConsoleSizes) -> BenchOutcome:
+async def run(on: BenchStack, say: Say, sizes: ConsoleSizes) -> BenchOutcome:
     """Fill a bank and the ledger, then open every page some times."""
     stack = on.stack
     async with open_bench_database(find_stack_servers(stack)) as here:

@@ -1,6 +1,6 @@
-"""The servers of a benchmark: those of the running stack, or a private PostgreSQL that is removed afterwards."""
+"""What a benchmark runs on: the running stack, else a private stack, or a private PostgreSQL, removed afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from deploy.local import EmbeddedPostgres
 from deploy.local.private_folder import DATA, open_private_folder
+from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from store import migrations
 
@@ -24,6 +25,38 @@ class BenchServers:
 
     def __str__(self) -> str:
         return "the running stack" if self.shared else "a private PostgreSQL"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchStack:
+    """A stack; a `private` one belongs to the benchmark, so it may be put under load."""
+
+    stack: Stack
+    private: bool = True
+
+    def __str__(self) -> str:
+        return "a private stack" if self.private else "the running stack"
+
+
+@contextmanager
+def open_bench_stack(data: Path | None, workers: int | None = None) -> Iterator[BenchStack]:
+    """Yield the stack that runs in a data folder (None: the default one), else a private one."""
+    try:
+        stack = find_stack(data)
+    except StackNotRunning:
+        with open_private_stack("bench", workers) as private:
+            yield private
+    else:
+        yield BenchStack(stack, private=False)
+
+
+@contextmanager
+def open_private_stack(
+    name: str, workers: int | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[BenchStack]:
+    """Yield a private stack without a gateway; other stacks on the machine are not touched."""
+    with run_private_stack(workers, name=name, gateway="off", environment=environment) as stack:
+        yield BenchStack(stack)
 
 
 @contextmanager

@@ -133,6 +133,25 @@ class ChaosOutcome:
             "fault_log": [asdict(one) for one in self.felt],
         }
 
+    def in_words(self) -> str:
+        """Return the outcome as lines of text."""
+        shown = self.as_json()
+        first, last, samples = (shown[name] for name in ("recovery_p50_s", "recovery_p99_s", "recovery_samples"))
+        after = f"{first} s after them (median), {last} s (99th percentile)"
+        equal = "as they are without faults" if shown["tables_equal"] else "not as they are without faults"
+        verdict = f"It did not hold: {'; '.join(self.failures)}" if self.failures else "All of it held"
+        return "\n".join(
+            [
+                *(_format_count(name, times) for name, times in shown["faults"].items()),
+                "",
+                *(_format_count(name, shown[name]) for name in FIGURES),
+                "",
+                f"{samples} faults interrupted work. It went on {after}.",
+                f"The tables are {equal}.",
+                f"{verdict}, in {shown['seconds']:.0f} s.",
+            ]
+        )
+
 
 #: Further figures that must be 0: turns not accepted, or dead in another stage than the gateway; flushes without an
 #: add, adds without a turn, and turns recorded as delivered that the file does not show; documents and directives
@@ -148,7 +167,17 @@ SECONDARY_FIGURES = (
     "directives_lost",
 )
 
+#: What a person is told: counts of turns, then of documents and directives.
+FIGURES = (
+    *("accepted", "done", "dead", "lost", "applied_twice", "out_of_order", "gateway_sent_twice", "gateway_unknown"),
+    *("documents", "documents_lost", "directives", "directives_lost"),
+)
+
 
 def _pick_percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest sorted value that at least this share of the values does not exceed; 0 without values."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0
+
+
+def _format_count(name: str, count: int) -> str:
+    return f"{name.replace('_', ' '):<20}{count:>8}"

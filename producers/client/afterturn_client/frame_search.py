@@ -438,7 +438,7 @@ def _stands_above(line: str, text: str, start: int) -> bool:
 
 
 def _is_end_of_note(line: str, least: int = 1) -> bool:
-    """Return whether a line is the end of a note, of at least so many letters."""
+    """Return whether a line is the end of a note, and has at least `least` letters."""
     end = re.sub(r"\d", "0", _squeeze_text(line))
     return len(end) >= least and any(note.endswith(end) for note in _ENDS_OF_NOTES)
 

@@ -5,7 +5,7 @@ Where issuers of tokens are set, it accepts their tokens, too, and tells clients
 
 from urllib.parse import urlsplit
 
-from afterturn_client.oversized import Oversized
+from afterturn_client.oversized import ENDS, Oversized, identify_message
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
@@ -13,7 +13,6 @@ from producers.errors import InsufficientScope, Invalid, TooLarge, Unauthenticat
 from producers.http.authentication import Authenticator, authenticate_and_queue
 from producers.http.middleware import TOOL
 from producers.http.requests import json_response
-from producers.mcp.oversized import read_message
 from producers.mcp.server import McpServer, refuse_oversized, refuse_request
 from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches
@@ -51,7 +50,7 @@ def mcp_routes(memory: MemoryFacade, keys: Authenticator, settings: ApiSettings)
             await authenticate_and_queue(request, keys)
         except (Unauthenticated, InsufficientScope) as error:
             raise _name_issuers(error, request, settings.mcp) from None
-        body = await read_message(request, settings.max_request_bytes)
+        body = await _read_message(request, settings.max_request_bytes)
         if isinstance(body, Oversized):
             return _refuse_oversized(request, body, settings.max_request_bytes)
         try:
@@ -107,3 +106,22 @@ def _name_issuers(
         said.append(f'resource_metadata="{metadata}"')
         error.challenge = f"{scheme} {', '.join(said)}"
     return error
+
+
+async def _read_message(request: Request, most_bytes: int) -> bytes | Oversized:
+    """Return a request's body, or where it has more than `most_bytes` its id and method. Raises TooLarge, TooSlow.
+
+    It is read to its end: an answer before that would close the connection under a client that still sends, which takes
+    it for an outage and tries again for ever.
+    """
+    pieces, size, beginning, end = list[bytes](), 0, b"", b""
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > most_bytes - ENDS:
+            end = (end + chunk)[-ENDS:]
+        if size <= most_bytes:
+            pieces.append(chunk)
+        else:
+            beginning = beginning or b"".join((*pieces, chunk[:ENDS]))[:ENDS]
+            pieces.clear()
+    return b"".join(pieces) if size <= most_bytes else identify_message(beginning, end)

@@ -322,7 +322,7 @@ async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
 
 
 def _cut_message(message: TurnMessageShown, characters: int | None) -> TurnMessageShown:
-    """Return a message with so much of its text, and its parts by their type; the whole where that is None."""
+    """Return a message with its first `characters` and its parts by their type alone; the whole message for None."""
     if characters is None:
         return message
     parts = tuple({"type": str(part.get("type", ""))[:64]} for part in message.parts[:MOST_PARTS])

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
@@ -22,8 +22,8 @@ from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baselin
 from deploy.lab.bench.attacks.stages import StageTimes, watch_stages
 from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms, run_victim
 from deploy.lab.bench.measures import Machine
+from deploy.lab.bench.servers import BenchStack, open_private_stack
 from deploy.lab.removal import remove_hosts
-from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from deploy.notices import Say
 from store import identity
@@ -74,24 +74,12 @@ def select_attacks(sizes: AttackSizes, only: Sequence[str]) -> AttackSizes:
     return replace(sizes, only=tuple(only))
 
 
-@dataclass(frozen=True, slots=True)
-class AttackedStack:
-    """The private stack of this benchmark."""
-
-    stack: Stack
-
-    def __str__(self) -> str:
-        return "a private stack with the workers `afterturn up` starts"
+def servers(_data: Path | None = None) -> AbstractContextManager[BenchStack]:
+    """Open a private stack with the workers that `afterturn up` starts."""
+    return open_private_stack("attacks", environment=ENVIRONMENT)
 
 
-@contextmanager
-def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
-    """Yield a private stack, removed afterwards; other stacks on the machine are not touched."""
-    with run_private_stack(name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
-        yield AttackedStack(stack)
-
-
-async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
+async def run(on: BenchStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
     """Make every attack, one after the other."""
     attacks = [attack for attack in ATTACKS if not sizes.only or attack.name in sizes.only]
     async with open_tenant_factory(on.stack) as tenants:
@@ -115,11 +103,11 @@ async def run(on: AttackedStack, say: Say, sizes: AttackSizes) -> AttackOutcome:
 
 async def _measure_baseline(tenants: "TenantFactory", watched: Victim, seconds: int) -> Baseline:
     """Return the figures without an attack; the first calls, on a freshly started stack, do not count."""
-    async with tenants.attacker() as nobody:
-        async with watch_stages(nobody.bystander_client):
+    async with tenants.attacker() as idle:
+        async with watch_stages(idle.bystander_client):
             await asyncio.sleep(WELL_S)
         begin = time.monotonic()
-        async with watch_stages(nobody.bystander_client) as stages:
+        async with watch_stages(idle.bystander_client) as stages:
             await asyncio.sleep(seconds)
         felt = await watched.during(begin, time.monotonic())
     return Baseline(compute_call_p95_ms(felt, "turn"), compute_call_p95_ms(felt, "recall"), stages.p95_s())

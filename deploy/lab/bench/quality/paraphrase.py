@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median
 
 from afterturn_client import AsyncAfterturn, RecallAnswer, Recalled, TurnReceipt
@@ -14,9 +12,7 @@ from deploy.lab.bench.bench_database import open_bench_database
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.quality.pairs import CONTEXTS, PairContext, ParaphrasePair, make_prior_turns, read_pairs
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
-from deploy.lab.bench.servers import find_stack_servers
-from deploy.local.private_stack import run_private_stack
-from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.lab.bench.servers import BenchStack, find_stack_servers, open_bench_stack
 from deploy.notices import Say
 
 #: Number of results per answer, and the number of first results in which the statement should be.
@@ -26,7 +22,8 @@ FIRST = 5
 NOT_FOUND = DEPTH + 1
 #: Turns per request while a bank is filled.
 PRIOR_BATCH = 50
-#: Of a private stack.
+#: Opens the stack that `run` takes.
+servers = open_bench_stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +35,6 @@ class ParaphraseSizes:
 
 
 FULL = ParaphraseSizes()
-
-
-@dataclass(frozen=True, slots=True)
-class PairStack:
-    """A running stack; `name` describes it."""
-
-    stack: Stack
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +65,7 @@ class PairResult:
     settled: TimedAnswer
 
 
-@contextmanager
-def servers(data: Path | None) -> Iterator[PairStack]:
-    """Yield the stack that runs in a data folder (None: the default one), else a private one."""
-    try:
-        yield PairStack(find_stack(data), "the running stack")
-    except StackNotRunning:
-        with run_private_stack(name="bench", gateway="off") as stack:
-            yield PairStack(stack, "a private stack")
-
-
-async def run(on: PairStack, say: Say, sizes: ParaphraseSizes) -> BenchOutcome:
+async def run(on: BenchStack, say: Say, sizes: ParaphraseSizes) -> BenchOutcome:
     """Store and ask every pair in every context, at once and settled; remove all afterwards. Raises StageNotSettled."""
     contexts, told = CONTEXTS[: sizes.contexts], read_pairs()[: sizes.pairs]
     async with open_bench_database(find_stack_servers(on.stack)) as here:

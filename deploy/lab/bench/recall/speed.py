@@ -18,12 +18,10 @@ from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTar
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallEndpoint, RecallProbe
 from deploy.lab.bench.recall.feeding import run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
-from deploy.lab.bench.servers import BenchServers, find_stack_servers
+from deploy.lab.bench.servers import BenchServers, BenchStack, find_stack_servers, open_bench_stack
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
 from deploy.lab.bench.usage import read_family_seconds
 from deploy.lab.demo.data import load_demo
-from deploy.local.private_stack import run_private_stack
-from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import Say
 from deploy.settings import load_settings
 from embeddings.registry import create_embedder
@@ -86,25 +84,22 @@ class RecallServers:
 @contextmanager
 def servers(data: Path | None) -> Iterator[RecallServers]:
     """Yield the stack that runs in a data folder (None: the default one), else a private one."""
-    try:
-        stack = find_stack(data)
-    except StackNotRunning:
-        with run_private_stack(1, name="bench", gateway="off") as private:
-            yield _describe_servers(private, private=True)
-    else:
-        yield _describe_servers(stack, private=False)
+    with open_bench_stack(data, workers=1) as on:
+        yield _describe_servers(on)
 
 
-def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
+def _describe_servers(found: BenchStack) -> RecallServers:
+    stack = found.stack
     # stack.json does not hold the key of an external model.
     mine, embedding = load_settings().settings.embedding.remote, stack.embedding
     remote = embedding.remote.model_copy(update={"api_key": mine.api_key})
     embedding = embedding.model_copy(update={"remote": remote})
-    name = "a private stack" if private else "the running stack"
     data = stack.api_key_file.parent
     processes = {one.name: one.pid for one in stack.processes}
     on = find_stack_servers(stack)
-    return RecallServers(on, stack.api, data, name, embedding, stack.recall, private, stack.redis_url, processes)
+    return RecallServers(
+        on, stack.api, data, str(found), embedding, stack.recall, found.private, stack.redis_url, processes
+    )
 
 
 async def run(on: RecallServers, say: Say, sizes: RecallSizes) -> BenchOutcome:

@@ -11,7 +11,6 @@ from deploy.lab.chaos.faults import FAULTS, plan_faults
 from deploy.lab.chaos.interrupted import FaultEpisode, LedgerKey
 from deploy.lab.chaos.knowledge import TURNS_PER_DOCUMENT, PlannedDirective, PlannedDocument, plan_knowledge
 from deploy.lab.chaos.outcome import LONGEST_RECOVERY_S, ChaosOutcome, FaultEffect, KnowledgeCounts
-from deploy.lab.chaos.report import render_outcome
 from deploy.lab.chaos.run import DRAIN_S
 from deploy.lab.chaos.sabotage import Sabotage
 from deploy.lab.chaos.tables import TableComparison
@@ -85,7 +84,7 @@ def test_a_run_in_which_all_held_says_so_with_the_contracts_keys() -> None:
     ]
     assert (shown["accepted"], shown["done"], shown["recovery_p99_s"]) == (3, 3, 4.0)
     assert shown["faults"] == {"kill_api": 1, "kill_worker": 1}
-    assert "All of it held" in render_outcome(HELD)
+    assert "All of it held" in HELD.in_words()
 
 
 def test_a_run_without_faults_needs_no_recovery() -> None:
@@ -122,7 +121,7 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
 )
 def test_each_figure_that_is_wrong_is_named(outcome: ChaosOutcome, named: str) -> None:
     assert outcome.failures == [named]
-    assert named in render_outcome(outcome)
+    assert named in outcome.in_words()
 
 
 def test_a_drop_must_be_seen_in_turns_documents_and_directives() -> None:

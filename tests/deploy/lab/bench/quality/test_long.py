@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from deploy.lab.bench.quality.long import join_messages
-from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
+from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion, join_messages
 from tests.tables import each_row
 
 SAID = [

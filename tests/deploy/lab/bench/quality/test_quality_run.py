@@ -15,6 +15,7 @@ from deploy.lab.bench.quality import paraphrase
 from deploy.lab.bench.quality.figures import NAMES
 from deploy.lab.bench.quality.pairs import CONTEXTS
 from deploy.lab.bench.quality.run import PARTS
+from deploy.lab.bench.servers import BenchStack
 
 
 def _dialogue(folder: Path) -> Path:
@@ -39,13 +40,13 @@ def _dialogue(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[paraphrase.PairStack]:
+def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchStack]:
     with paraphrase.servers(tmp_path_factory.mktemp("nobody")) as servers:
         yield servers
 
 
 @pytest.mark.nightly
-def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: paraphrase.PairStack) -> None:
+def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: BenchStack) -> None:
     heard: list[str] = []
     outcome = asyncio.run(paraphrase.run(on, heard.append, paraphrase.ParaphraseSizes(pairs=2, contexts=3)))
     assert str(on) == "a private stack"
@@ -56,7 +57,7 @@ def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: 
 
 
 @pytest.mark.nightly
-def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairStack, tmp_path: Path) -> None:
+def test_every_category_is_measured_and_each_part_left_out(on: BenchStack, tmp_path: Path) -> None:
     command = ["bench", "recall", "--quality", "--data", str(_dialogue(tmp_path)), "--format", "locomo", "--ablate"]
     where = ["--long", "2", "--tokens", "300", "--stack", str(on.stack.api_key_file.parent)]
     done = subprocess.run(
