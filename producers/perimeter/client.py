@@ -10,10 +10,11 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
+from afterturn_client.closing import AsyncClosing
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.plugin_target import PluginTarget, namespace_path, parse_target
 from afterturn_client.transport import parse_retry_after, read_bounded
@@ -105,7 +106,7 @@ def build_body(model: type[Body], /, **fields: Any) -> Body:
     raise InvalidCall(problems)
 
 
-class PluginClient:
+class PluginClient(AsyncClosing):
     """The client of one plugin; reads no proxy and no credential from the environment. Belongs to one event loop.
 
     Requests are validated before they are sent. Raises InvalidCall; PluginRefused for a 4xx; PluginUnavailable
@@ -136,12 +137,6 @@ class PluginClient:
             limits=httpx.Limits(max_connections=CONNECTIONS),
             trust_env=False,
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections."""

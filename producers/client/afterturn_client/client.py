@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
 import httpx
@@ -11,6 +10,7 @@ import httpx
 from afterturn_client import answers, calls, lists, memories, queries
 from afterturn_client.attempts import make_attempts, make_attempts_blocking
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
+from afterturn_client.closing import AsyncClosing, Closing
 from afterturn_client.commands import run_command
 from afterturn_client.contract.banks import BankDetails, DirectiveDetails
 from afterturn_client.contract.commands import CommandReceipt
@@ -29,7 +29,7 @@ from afterturn_client.turns import Messages, NewTurn, TurnOptions
 T = TypeVar("T")
 
 
-class AsyncAfterturn:
+class AsyncAfterturn(AsyncClosing):
     """The native API of one Afterturn service, for one key. Use it on one event loop, and close it.
 
     `bank` is meant where a call names none. Every call waits at most `timeout_s` seconds an attempt and is
@@ -322,14 +322,6 @@ class AsyncAfterturn:
         """Close the connections."""
         await self._http.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     async def _run(self, call: ApiCall[T]) -> T:
         if self._http.is_closed:
             raise InvalidRequestError("the client is closed: make a new one, or close this one later")
@@ -337,7 +329,7 @@ class AsyncAfterturn:
         return await make_attempts(self._http, steps, traced=self._traced)
 
 
-class Afterturn:
+class Afterturn(Closing):
     """The blocking twin of AsyncAfterturn: the same calls, the same answers, the same errors.
 
     `timeout_s` bounds each wait on the network, not the whole attempt. Use it in one thread at a time.
@@ -592,14 +584,6 @@ class Afterturn:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _run(self, call: ApiCall[T]) -> T:
         if self._http.is_closed:

@@ -10,11 +10,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
+from afterturn_client.closing import AsyncClosing
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
 from afterturn_client.posts import Posts, Sends
 from afterturn_client.transport import Lost, Reply, check_base_url, check_way, encode_json
@@ -51,7 +51,7 @@ class GatewayHit:
     resource_uri: str | None = None
 
 
-class GatewayClient:
+class GatewayClient(AsyncClosing):
     """Speaks to one gateway as one user, application and project.
 
     Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError. Beyond this
@@ -111,14 +111,6 @@ class GatewayClient:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._posts.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _of_session(self, session_id: str) -> dict[str, Any]:
         return {**self._identity, "session_id": SESSION_PREFIX + session_id, **self._scope}

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from afterturn_client.audit import AuditEvent
 from afterturn_client.client import AsyncAfterturn
+from afterturn_client.closing import AsyncClosing
 from afterturn_client.curated import MemorySnapshot, MemoryStore, MemoryTool
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.layers import AfterturnLayer, FinishedTurn, Layer, MemoryGatewayService, Recall
@@ -85,7 +85,7 @@ Listener = Callable[[AuditEvent], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class HybridMemory:
+class HybridMemory(AsyncClosing):
     """The memory of one agent for one profile.
 
     `layer` None is curated memory alone: no requests, and no rule in the prompt. `search` serves the session tool, for
@@ -169,14 +169,6 @@ class HybridMemory:
         """Close the connections."""
         if self.layer is not None:
             await self.layer.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _recalled(self, session_id: str, prompt: str) -> str | None:
         if self.layer is None:

@@ -6,8 +6,7 @@ Needs `afterturn-client[queue]`. The service reads the queue when it can; the ag
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import redis
@@ -16,6 +15,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemory
 
 from afterturn_client.arguments import check_text
 from afterturn_client.calls import RecallOptions, recall_body
+from afterturn_client.closing import AsyncClosing, Closing
 from afterturn_client.envelopes import RECALL, TURN, TURN_ITEMS, QueueMessage, wrap_event
 from afterturn_client.errors import InvalidRequestError, QueueFullError, QueueRefusedError, UnknownOutcomeError
 from afterturn_client.lifecycle import AfterTurnOptions, Item, after_turn_body
@@ -149,7 +149,7 @@ def _split_batches(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueM
 
 
 @dataclass
-class TurnPublisher:
+class TurnPublisher(Closing):
     """Publishes turns and questions to one tenant's queue, on whose server its user may do nothing else.
 
     `url` is `redis[s]://user:password@host:port/0`, `queue` the name in the service's `queue.tenants`. A published
@@ -213,17 +213,9 @@ class TurnPublisher:
         """Close the connections."""
         self._redis.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 @dataclass
-class AsyncTurnPublisher:
+class AsyncTurnPublisher(AsyncClosing):
     """`TurnPublisher` with `await`: the same promises and errors. Use it on one event loop, and close it."""
 
     url: str = field(repr=False)
@@ -278,11 +270,3 @@ class AsyncTurnPublisher:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._redis.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
