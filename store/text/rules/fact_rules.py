@@ -90,7 +90,8 @@ RULES = (
     Rule(
         compile_phrase(
             "i(?: really| absolutely| actually| still)? (?:hate|dislike|detest|loathe|despise|(?:don't"
-            "|do not) (?:like|enjoy)|(?:can't|cannot) (?:stand|bear|abide)|(?:don't|do not) care for)"
+            "|do not)(?: really| particularly| much)?"
+            " (?:like|enjoy)|(?:can't|cannot) (?:stand|bear|abide)|(?:don't|do not) care for)"
             f"|{BEGINS}(?:can't|cannot) (?:stand|bear)|{BEGINS}(?:really )?(?:hate|not keen on|not a fan of)"
             f"|{NOT_KEEN}(?![^.,;!?\\n]{{1,60}} any ?(?:more|longer)\\b)"
         ),

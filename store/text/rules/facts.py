@@ -65,7 +65,7 @@ _DOING = re.compile(
     re.IGNORECASE,
 )
 _NO_ROLE = re.compile(
-    r"(?:hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always"
+    r"(?:best|hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always"
     r"|ever)\b"
     r"|[^.]*\bas (?:i|you|we|they|possible)\b",
     re.IGNORECASE,
@@ -82,7 +82,8 @@ _MEANT = re.compile(
 )
 # A capital makes it a name: a book may be called "It".
 _NO_TOPIC = re.compile(
-    r"(?:how|what|when|where|why|if|not|never|no longer|it|this|that|these|those|you|yours?|mine|hers|theirs|him|her"
+    r"(?:(?:now|up|down|out|off|here|there|much|more)\s*$|how|what|when|where|why|if|not|never|no longer|it|this"
+    r"|that|these|those|you|yours?|mine|hers|theirs|him|her"
     r"|them|to (?:be|bother|say|ask|admit|break))\b"
 )
 _TRAILING = re.compile(

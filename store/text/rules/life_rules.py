@@ -40,6 +40,9 @@ _AND = (
 )
 _WITH = r"(?: (?:alone|together|happily|permanently|here|(?:with|near|by|close to|next to) [^.,;!?\n]{1,40}?))"
 _SINCE = r"(?= [^.,;!?\n]{2,40}? (?:for|since|all (?:my|our) li[fv]es?|(?:my|our) whole li[fv]es?)\b)"
+_ONE = r"(?-i:[A-Z])[\w\u2019-]{1,30}"
+# "I've been at Philips for six years", not "I've worked at Philips".
+_YEARS = r"(?= [^.,;!?\n]{2,40} (?:since\b|for [^.,;!?\n]{1,16}(?:years?|months?|decades?)\b))"
 _THESE_DAYS = r"(?= [^.,;!?\n]{2,30} (?:at the moment|right now|now|these days|currently|since|for \w+ years)\b)"
 _HOMES = "|".join(
     (
@@ -49,6 +52,9 @@ _HOMES = "|".join(
         f"(?:(?:i|we){_HAVE_BEEN}|{BEGINS}been) (?:living|based){_WITH}? in",
         f"{BEGINS}(?:currently|now|still) (?:living|based){_WITH}? in",
         f"{_WE_ARE}{_NOW} based out of",
+        f"(?:i|we)(?:'ve| have) been in{_YEARS}",
+        f"me and my (?:{RELATIONS})(?: {_ONE})?(?: now)? live{_WITH}? in",
+        f"my (?:{RELATIONS})(?: {_ONE})? and (?:i|me)(?: now)? live{_WITH}? in",
         f"{BEGINS}(?:living|based) in{_THESE_DAYS}",
         f"{_I_AM}{_NOW} an? (?:expat|immigrant|foreigner|resident|lodger|student) (?:in|of)",
         "(?:i|we)(?:'ve| have)?(?: now| finally| since)? settled(?: down)? in",
@@ -106,8 +112,6 @@ _HERE = (
     "(?:(?:full|part)(?: |-)time|remotely|mostly|mainly|freelance|nights|days|shifts|weekends|from home"
     r"|in (?:the |an? )?[\w&-]{2,20}(?: [\w&-]{2,20}){0,2}?)"
 )
-# "I've been at Philips for six years", not "I've worked at Philips".
-_YEARS = r"(?= [^.,;!?\n]{2,40} (?:since\b|for [^.,;!?\n]{1,16}(?:years?|months?|decades?)\b))"
 _EMPLOYERS = "|".join(
     (
         f"i{_NOW} work(?: {_HERE})? (?:at|for)",
@@ -142,7 +146,8 @@ ALLERGY = (
 )
 # "I'm allergic to Mondays" is no allergy.
 _FIGURATIVE = (
-    "(?:mondays?|meetings?|work|working|bull\\w+|bs|stupid\\w*|drama|nonsense|mornings?|fun|exercise|commitment"
+    "(?:everything|anything|nothing|mondays?|meetings?|work|working|bull\\w+|bs|stupid\\w*|drama|nonsense|mornings?"
+    "|fun|exercise|commitment"
     "|effort|housework"
     "|idiots?|small talk|bureaucracy|people|lies|liars|you|him|her|them|it|this|that|failure|losing|hard work)\\b"
 )
@@ -163,7 +168,6 @@ _ADJECTIVE = (
     "|rescue|tiny|cute"
     "|middle|lovely|sweet|only|first|second))?"
 )
-_ONE = r"(?-i:[A-Z])[\w\u2019-]{1,30}"
 _HAVE = "(?:i|we)(?:'ve got| have got| have|'ve| got| own| just got| adopted| just adopted| recently adopted)"
 _FAMILY = Rule(
     compile_phrase(
@@ -205,12 +209,13 @@ _HOME = Rule(
         "foreigner",
         "lodger",
         "student",
+        "been in",
     ),
     shape=ValueShape.PLACE,
 )
 _ORIGIN = Rule(
     compile_phrase(
-        f"(?:{_I_AM}(?: originally)?|i(?: originally)? come) from|(?:i was|{BEGINS}) ?born (?:in|on) (?:\\d"
+        f"(?:{_WE_ARE}(?: originally)?|(?:i|we)(?: originally)? come) from|(?:i was|{BEGINS}) ?born (?:in|on) (?:\\d"
         f"|(?-i:[A-Z])\\w{{2,8}} \\d)[\\w\\s]{{0,14}} in|i was (?:born|(?:born and )?(?:raised|bred)"
         f"|brought up) in|i grew up in"
         f"|(?:{_I_AM} |{BEGINS})(?-i:[A-Z])\\w{{1,12}}(?:an|ish|ese|ch)(?:,| and) (?:i'm |originally ){{0,2}}from"
@@ -262,6 +267,26 @@ def name_diet(said: str) -> tuple[str]:
     return ("vegetarian" if said.casefold() == "veggie" else said,)
 
 
+_CONDITION = Rule(
+    compile_phrase(
+        "(?:(?:i was|i have been|i've been|i got|i'm|i am)(?: just| recently| also)? diagnosed with"
+        "|i have|i've got|i've|i(?: also)? suffer(?: badly| a lot| terribly| really)? from|i live with)(?: also"
+        "| an?)?"
+        f"|my(?= {CONDITIONS} (?:gets|flares|acts|inhaler|medication|meds|tablets|(?:has been|'s been) (?:bad"
+        f"|better|awful|terrible|playing|acting|under)))"
+    ),
+    "user_condition",
+    None,
+    "condition",
+    Tier.L0,
+    0.88,
+    "{who} has {value}.",
+    needs=("have", "i've", "suffer", "live with", "diagnosed", "my "),
+    many=True,
+    pattern=compile_value(CONDITIONS),
+)
+
+
 def _name_family(opening: str, *needs: str) -> Rule:
     return replace(_FAMILY, opening=compile_phrase(opening), needs=needs)
 
@@ -286,8 +311,9 @@ def _name_all(place: int) -> Rule:
 def _name_twins(place: int) -> Rule:
     """Return the rule for the name at this place of some: "I have twins, Lily and Jack"."""
     before = rf"(?: {_ONE},?(?: and)?)" * place
+    both = rf"(?=(?: {_ONE},?){{1,3}} and {_ONE})"
     return _name_family(
-        f"{_HAVE}{_ADJECTIVE} (?P<relation>{RELATIONS})s(?:[,:]| called| named){before}",
+        f"{_HAVE}{_ADJECTIVE} (?P<relation>{RELATIONS})s(?:[,:]{both}| called| named){before}",
         *(" have ", "ve ", " got ", " own "),
     )
 
@@ -392,9 +418,9 @@ LIFE_RULES = (
     ),
     Rule(
         compile_phrase(
-            f"{_I_AM}{_NOW}(?= \\d{{1,2}} (?:(?:years?|yrs?)(?: |-)old|yo|y/o|yrs)\\b)"
+            f"{_I_AM}{_NOW}(?= \\d{{1,2}} (?:(?:years?|yrs?)(?: |-)old|yo|y/o|yrs|years(?= *(?:[.,!]|$)))\\b)"
             f"|{_I_AM}{_NOW}(?= {_ALONE_AGE})"
-            f"|i(?: have|'ve)?(?: just| recently)? turned{_WHEN_TURNED}"
+            f"|(?:i(?: have|'ve)?|{BEGINS}) ?(?:(?:just|recently) )?turned{_WHEN_TURNED}"
         ),
         "user_age",
         "age",
@@ -410,7 +436,8 @@ LIFE_RULES = (
             f"{_I_AM}(?: also)?(?: very| severely| badly| deathly| highly| terribly| mildly| slightly| extremely)?"
             f" allergic (?:to|against)(?! {_FIGURATIVE})"
             f"|{BEGINS}(?:(?:very|severely|badly|deathly) )?allergic to(?! {_FIGURATIVE})"
-            "|my(?: food)? allergies(?: include|:)|i have allergies to"
+            f"|my(?: food)? allergies(?: include|:)(?! {_FIGURATIVE})"
+            "|i have allergies to"
             "|(?:i have|i've got|i've)(?: an?)?(?: \\w{2,10})? allergy (?:to|against)"
         ),
         "user_allergy",
@@ -435,23 +462,13 @@ LIFE_RULES = (
         many=True,
         pattern=_ALLERGEN,
     ),
-    Rule(
-        compile_phrase(
-            "(?:(?:i was|i have been|i've been|i got|i'm|i am)(?: just| recently| also)? diagnosed with"
-            "|i have|i've got|i've|i(?: also)? suffer(?: badly| a lot| terribly| really)? from|i live with)(?: also"
-            "| an?)?"
-            f"|my(?= {CONDITIONS} (?:gets|flares|acts|inhaler|medication|meds|tablets|(?:has been|'s been) (?:bad"
-            f"|better|awful|terrible|playing|acting|under)))"
+    _CONDITION,
+    replace(
+        _CONDITION,
+        opening=compile_phrase(
+            f"i(?:'ve| have) had(?= {CONDITIONS} (?:since|for|all)\\b)"
+            f"|(?:i have|i've got|i've|diagnosed with)(?: an?)? {CONDITIONS}(?:,? and|,)"
         ),
-        "user_condition",
-        None,
-        "condition",
-        Tier.L0,
-        0.88,
-        "{who} has {value}.",
-        needs=("have", "i've", "suffer", "live with", "diagnosed", "my "),
-        many=True,
-        pattern=compile_value(CONDITIONS),
     ),
     Rule(
         compile_phrase(
