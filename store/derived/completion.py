@@ -30,20 +30,26 @@ from store.text.word_rules import WordRules
 #: Opens one transaction that may read and write the bank's tenant.
 Begin = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
-#: Units of one transaction: whose words are written, whose words are indexed, and for which work is opened. Many are
-#: indexed at once, sorted by term, and a page is analysed while one is written: 1.13 times as many units a second.
-WORDS_PAGE, INDEXED_PAGE, WORK_PAGE = 500, 2000, 1000
+#: Units of one transaction: whose words are indexed, and for which work is opened. Many are indexed at once, sorted by
+#: term, and a page is analysed while one is written: 1.13 times as many units a second.
+WORDS_PAGE, WORK_PAGE = 1000, 1000
+#: Bytes of texts behind which a page of words ends.
+WORDS_BYTES = 4_000_000
 FIRST = UUID(int=0)
 
 SHARE_BANK = select(ENTER_LOG, share_lock("bank", "bank"))
 GUARDS = text("select afterturn.restore_guards(:host, :bank)")
 WORDLESS = text("""
-    select u.unit_id, u.aggregate_version, u.name, u.role, u.context, u.origin, u.event_date, u.content
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id > :place and u.active
-       and not exists (select from afterturn.unit_word_t w
-                        where w.host_id = u.host_id and w.bank_id = u.bank_id and w.unit_id = u.unit_id)
-     order by u.unit_id limit :page""")
+    select p.* from (
+        select u.unit_id, u.aggregate_version, u.name, u.role, u.context, u.origin, u.event_date, u.content,
+               sum(octet_length(u.content)) over (
+                   order by u.unit_id rows between unbounded preceding and 1 preceding) as before
+          from afterturn.agent_memory_unit_t u
+         where u.host_id = :host and u.bank_id = :bank and u.unit_id > :place and u.active
+           and not exists (select from afterturn.unit_word_t w
+                            where w.host_id = u.host_id and w.bank_id = u.bank_id and w.unit_id = u.unit_id)
+         order by u.unit_id limit :page) p
+     where coalesce(p.before, 0) < :bytes order by p.unit_id""")
 # The place in the log that the work is opened for: freshness counts it from there on.
 HEAD = text("""
     select coalesce(max(e.position), 0) from afterturn.event_store_t e
@@ -109,29 +115,32 @@ async def complete_bank(begin: Begin, host: UUID, bank: UUID, at: datetime) -> C
         await connection.execute(SHARE_BANK, place)
         guards = int((await connection.execute(GUARDS, place)).scalar_one())
         position = int((await connection.execute(HEAD, place)).scalar_one())
-    words = await _write_words(begin, host, bank)
     opening = {**place, "stage": Stage.EMBEDDING.value, "position": position, "at": at}
-    vectors = await _open_work(begin, opening, VECTORLESS, corrected_id)
-    vectors += await _open_work(begin, opening, VECTORLESS_REFLECTIONS, derive_row_id)
-    await _count(begin, Origin(host, bank, user_id(host, None), at))
-    return Completion(guards, words, vectors)
+    words = asyncio.create_task(_write_words(begin, host, bank))
+    vectors = asyncio.create_task(_open_vectors(begin, opening))
+    counted = asyncio.create_task(_count(begin, Origin(host, bank, user_id(host, None), at)))
+    # Side by side 1.24 times as many units a second on two cores. Each comes to its end, also where another fails, so
+    # that no transaction is cut off.
+    await asyncio.gather(words, vectors, counted, return_exceptions=True)
+    counted.result()
+    return Completion(guards, words.result(), vectors.result())
 
 
 async def _write_words(begin: Begin, host: UUID, bank: UUID) -> int:
-    """Write the words that units lack, and move them into the word index."""
+    """Write the words that units lack into the word index, and those that wait for it."""
     written, page = 0, await _read_wordless(begin, host, bank, FIRST)
     while page.units:
         # Meanwhile the next page is analysed.
         following = asyncio.create_task(_read_wordless(begin, host, bank, page.units[-1].unit_id))
         try:
-            written += await _insert_words(begin, host, bank, page)
+            written += await _index_page(begin, host, bank, page)
         finally:
             await asyncio.gather(following, return_exceptions=True)
         page = following.result()
     more = True
     while more:
         async with begin() as connection:
-            more = await projection.index_words(connection, host, bank, INDEXED_PAGE)
+            more = await projection.index_words(connection, host, bank)
     return written
 
 
@@ -145,22 +154,29 @@ async def _read_wordless(begin: Begin, host: UUID, bank: UUID, after: UUID) -> _
     """Return the next units without words, and their words."""
     async with begin() as connection:
         rules = languages.rules_for_writing(await languages.read_languages(connection, host), bank)
-        page = {"host": host, "bank": bank, "place": after, "page": WORDS_PAGE}
+        page = {"host": host, "bank": bank, "place": after, "page": WORDS_PAGE, "bytes": WORDS_BYTES}
         units = (await connection.execute(WORDLESS, page)).all()
     return _Wordless(units, await asyncio.to_thread(_count_terms, units, rules))
 
 
-async def _insert_words(begin: Begin, host: UUID, bank: UUID, page: _Wordless) -> int:
+async def _index_page(begin: Begin, host: UUID, bank: UUID, page: _Wordless) -> int:
     async with begin() as connection:
-        await locks.lock_bank(connection, bank)
+        await connection.execute(SHARE_BANK, {"bank": bank})
+        await projection.lock_words(connection, bank)
         versions = {unit.unit_id: unit.aggregate_version for unit in page.units}
         same = await lock_unchanged(connection, host, bank, versions)
         await postings.insert_postings(connection, host, bank, [page.words[unit] for unit in same])
+        await projection.index_words(connection, host, bank, WORDS_PAGE)
     return len(same)
 
 
 def _count_terms(units: Sequence[Row[Any]], rules: WordRules) -> dict[UUID, UnitTerms]:
     return {unit.unit_id: count_unit_terms(unit, rules) for unit in units}
+
+
+async def _open_vectors(begin: Begin, opening: dict[str, Any]) -> int:
+    units = await _open_work(begin, opening, VECTORLESS, corrected_id)
+    return units + await _open_work(begin, opening, VECTORLESS_REFLECTIONS, derive_row_id)
 
 
 async def _open_work(
