@@ -5,14 +5,16 @@ row, and what the log has already is left alone: a run that was killed is run ag
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from asyncpg.exceptions import PostgresError
 from sqlalchemy import select, tuple_
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from store.backfill.conversion import (
@@ -163,11 +165,9 @@ class Backfill:
 
     async def _find_host(self) -> UUID:
         banks = next(one for one in TABLES if one.name == BANK).table
-        try:
+        with _translate_errors(f"the database of the rows has no table {BANK} that can be read"):
             async with self._source.connect() as connection:
                 found: set[UUID] = set((await connection.scalars(select(banks.c.host_id).distinct().limit(100))).all())
-        except ProgrammingError:
-            raise UnusableSource(f"the database of the rows has no table {BANK} that can be read") from None
         if self._told_host is not None:
             return self._told_host
         if len(found) > 1:
@@ -182,11 +182,9 @@ class Backfill:
         after: tuple[Any, ...] | None = None
         while True:
             query = page if after is None else page.where(tuple_(*keys) > tuple_(*after))
-            try:
+            with _translate_errors(f"{source.name} cannot be read as the platform's table"):
                 async with self._source.connect() as connection:
                     rows: Sequence[Row] = [dict(row) for row in (await connection.execute(query)).mappings()]
-            except ProgrammingError:
-                raise UnusableSource(f"{source.name} cannot be read as the platform's table") from None
             if rows:
                 after = source.key(rows[-1])
                 yield rows
@@ -261,6 +259,18 @@ class Backfill:
             else:
                 # It was there before: a command or a turn made it.
                 counts.known += 1
+
+
+@contextmanager
+def _translate_errors(unreadable: str) -> Iterator[None]:
+    """Turn errors of the platform's database into UnusableSource: they are none of this service's."""
+    try:
+        yield
+    except ProgrammingError:
+        raise UnusableSource(unreadable) from None
+    except (SQLAlchemyError, PostgresError, OSError) as error:
+        cause = type(getattr(error, "orig", None) or error).__name__
+        raise UnusableSource(f"the database of the rows does not answer ({cause}): see DATABASE_URL") from None
 
 
 def _is_same(found: Any, offered: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """`afterturn backfill` as an operator meets it: one of three modes, counts by table, and its exit status."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -68,3 +69,7 @@ async def test_what_cannot_be_done_is_said_and_exits_2(
     monkeypatch.setenv("DATABASE_URL", operated.postgres.app_url.replace("+asyncpg", ""))
     ours = await operated.run("backfill", "--apply")
     assert (ours.exit_code, rows not in ours.stderr) == (2, True)
+    for wrong in ("postgresql://reader@127.0.0.1:1/portal", re.sub("://[^@]+@", "://nobody:x@", rows)):
+        monkeypatch.setenv("DATABASE_URL", wrong)
+        away = await operated.run("backfill", "--dry-run")
+        assert (away.exit_code, "see DATABASE_URL" in away.stderr) == (2, True), away.stderr
