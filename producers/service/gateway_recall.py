@@ -30,8 +30,6 @@ from store.tenancy.keys import Grant
 SUCCEEDED, FAILED = "memory_gateway_recall_succeeded", "memory_gateway_recall_failed"
 #: Most characters of all fields of a finding together, however much the gateway answers.
 MOST_CHARACTERS = 65_536
-#: Characters of a hit's line besides its text, about.
-_LINE_CHARACTERS = 40
 SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
 
 

@@ -17,7 +17,7 @@ from deploy.lab.bench.http_latency import BUSY_PAUSE_S, QUIET_PAUSE_S, Questions
 from deploy.lab.bench.material import repeat_conversation
 from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
 from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
-from deploy.lab.demo.stack import pause_workers
+from deploy.lab.worker_pause import pause_workers
 from deploy.notices import Say
 from embeddings.settings import Variant
 from store.clock import read_machine_time

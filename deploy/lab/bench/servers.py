@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from deploy.local import EmbeddedPostgres
+from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from deploy.local.private_folder import DATA, open_private_folder
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
@@ -65,8 +65,9 @@ def open_bench_servers(data: Path | None) -> Iterator[BenchServers]:
     try:
         stack = find_stack(data)
     except StackNotRunning:
-        with _open_private_servers() as servers:
-            yield servers
+        with open_private_database("bench") as private:
+            app, operator, owner = map(SecretStr, (private.app_url, private.operator_url, private.owner_url))
+            yield BenchServers(app, operator, owner, shared=False)
     else:
         yield find_stack_servers(stack)
 
@@ -77,14 +78,13 @@ def find_stack_servers(stack: Stack) -> BenchServers:
 
 
 @contextmanager
-def _open_private_servers() -> Iterator[BenchServers]:
-    """Yield a private PostgreSQL, started as `afterturn up` would."""
-    with open_private_folder("bench") as folder:
-        postgres = EmbeddedPostgres(folder / DATA)
+def open_private_database(name: str, *, durable: bool = True) -> Iterator[PostgresEndpoint]:
+    """Yield a private PostgreSQL with our empty schema, started as `afterturn up` would."""
+    with open_private_folder(name) as folder:
+        postgres = EmbeddedPostgres(folder / DATA, durable=durable)
         try:
             endpoint = postgres.start()
             migrations.upgrade_schema(endpoint.owner_url)
-            app, operator, owner = map(SecretStr, (endpoint.app_url, endpoint.operator_url, endpoint.owner_url))
-            yield BenchServers(app, operator, owner, shared=False)
+            yield endpoint
         finally:
             postgres.stop()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import httpx
 from sqlalchemy import text
 
+from deploy.lab.bench.servers import open_private_database
 from deploy.lab.chaos import counting, deliveries, tables, undisturbed
 from deploy.lab.chaos.database_observer import DatabaseGone, DatabaseObserver, open_observer
 from deploy.lab.chaos.faults import FAULTS, FaultTargets, plan_faults
@@ -95,7 +96,7 @@ def run_chaos(plan: Plan, say: Say) -> ChaosOutcome:
     ):
         run = _ChaosRun(plan, stack, gateway, say)
         episodes = asyncio.run(run.to_its_end())
-        with undisturbed.open_second_database() as endpoint:
+        with open_private_database("undisturbed", durable=False) as endpoint:
             return asyncio.run(run.counted(episodes, endpoint))
 
 

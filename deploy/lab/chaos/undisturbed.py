@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from pydantic import SecretStr
@@ -12,11 +12,9 @@ from deploy.components.bootstrap import HOST
 from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from deploy.lab.chaos.talk import ChaosTurn
 from deploy.lab.constant_embedder import ConstantEmbedder
-from deploy.local import EmbeddedPostgres, PostgresEndpoint
-from deploy.local.private_folder import DATA, open_private_folder
 from embeddings.protocol import Embedder
 from embeddings.retry import Backoff
-from store import identity, migrations
+from store import identity
 from store.clock import read_machine_time
 from store.database import Database
 from store.errors import NotFound
@@ -45,19 +43,6 @@ PAUSE_S = 0.01
 
 class StagesUnfinished(Exception):
     """The stages could not process the turns even without faults."""
-
-
-@contextmanager
-def open_second_database() -> Iterator[PostgresEndpoint]:
-    """Yield a PostgreSQL with our empty schema, removed afterwards."""
-    with open_private_folder("undisturbed") as folder:
-        postgres = EmbeddedPostgres(folder / DATA, durable=False)
-        try:
-            endpoint = postgres.start()
-            migrations.upgrade_schema(endpoint.owner_url)
-            yield endpoint
-        finally:
-            postgres.stop()
 
 
 async def ingest_undisturbed(

@@ -21,7 +21,7 @@ from deploy.lab.demo.outcome import (
     RankedAnswer,
     RecalledTurn,
 )
-from deploy.lab.demo.stack import pause_workers
+from deploy.lab.worker_pause import pause_workers
 from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from store import identity

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
-from deploy.lab.demo.stack import pause_workers
+from deploy.lab.worker_pause import pause_workers
 from store import identity
 
 BATCH = 500

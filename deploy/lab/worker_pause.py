@@ -1,4 +1,4 @@
-"""Pauses workers, so that the demo can recall turns that no worker has processed."""
+"""Pauses workers, so that there are turns that no worker has processed."""
 
 import os
 import signal
