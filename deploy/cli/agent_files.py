@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from afterturn_client.kept_turns import write_messages
@@ -9,7 +10,7 @@ from afterturn_client.transcripts import parse_transcript
 from afterturn_client.turns import NewTurn
 
 from deploy.cli.chat import LONGEST_DOCUMENT, SessionChoice
-from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_session_name
+from deploy.cli.parsed import BadLine, Parsed, ParsedTurn, Unrecognised, check_turn, derive_session_name
 
 
 def parse_agent_file(stream: BinaryIO, agent: str, sessions: SessionChoice) -> Iterator[Parsed]:
@@ -18,14 +19,28 @@ def parse_agent_file(stream: BinaryIO, agent: str, sessions: SessionChoice) -> I
     if len(raw) > LONGEST_DOCUMENT:
         yield BadLine(1, f"a session file of more than {LONGEST_DOCUMENT} bytes")
         return
+    raw = _write_lines(raw)
     found = parse_transcript(agent, raw)
+    if not found.turns:
+        yield Unrecognised(1, "holds no prompt of a person that can be read; nothing was stored", len(raw))
+        return
     session = sessions.given or derive_session_name(_find_session(raw) or sessions.file)
     for turn in found.turns:
         messages = [one for one in write_messages(turn) if one.content]
         if messages:
-            yield check_turn(NewTurn(session, messages, turn.name), 1, len(raw), may_grow=True)
+            told = check_turn(NewTurn(session, messages, turn.name), 1, len(raw), may_grow=True)
+            yield replace(told, kept=turn) if isinstance(told, ParsedTurn) else told
     if found.unreadable:
         yield BadLine(1, f"lines that are not JSON: {found.unreadable}", len(raw))
+
+
+def _write_lines(raw: bytes) -> bytes:
+    """Return a session file that was made one array with a line for each entry again."""
+    try:
+        entries = json.loads(raw) if raw.lstrip().startswith(b"[") else None
+    except (ValueError, RecursionError):
+        return raw
+    return b"".join(json.dumps(one).encode() + b"\n" for one in entries) if isinstance(entries, list) else raw
 
 
 def _find_session(raw: bytes) -> str | None:

@@ -22,11 +22,13 @@ class Line:
 
 
 def read_lines(stream: BinaryIO, longest: int) -> Iterator[Line]:
-    """Yield every line; one of more than `longest` bytes is skipped and never held in memory as a whole."""
+    """Yield every line; one of more than `longest` bytes is skipped and never held in memory as a whole.
+
+    A line ends with LF, CR LF or CR.
+    """
     offset = 0
     number = 0
     while raw := stream.readline(longest + 2):
-        number += 1
         offset += len(raw)
         too_long = len(raw.rstrip(b"\r\n")) > longest
         ended = raw.endswith(b"\n")
@@ -34,14 +36,17 @@ def read_lines(stream: BinaryIO, longest: int) -> Iterator[Line]:
             offset += len(more)
             ended = more.endswith(b"\n")
         if too_long:
+            number += 1
             yield Line(number, None, f"longer than {longest} bytes", offset)
-        else:
-            yield _decode_line(raw.removeprefix(BOM) if number == 1 else raw, number, offset)
+            continue
+        for piece in raw.rstrip(b"\r\n").split(b"\r"):
+            number += 1
+            yield _decode_line(piece.removeprefix(BOM) if number == 1 else piece, number, offset)
 
 
 def _decode_line(raw: bytes, number: int, offset: int) -> Line:
     try:
-        text = raw.rstrip(b"\r\n").decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
         return Line(number, None, f"not UTF-8 (byte {error.start + 1} of the line)", offset)
     if "\0" in text:

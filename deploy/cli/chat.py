@@ -24,10 +24,12 @@ from deploy.cli.parsed import (
 )
 from producers.turns.built_messages import UnknownForm, check_time
 from producers.turns.items import is_blank, is_item
-from producers.turns.message_forms import identify_message, recognise_message
+from producers.turns.message_forms import LOOKED_FOR, identify_message, recognise_message
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
+#: What a file is refused with that holds nothing but objects with a type, such as the lines of a log.
+_NOBODY = f"no message says who spoke; {LOOKED_FOR}"
 #: A message of this service, or an unchanged item of OpenAI's APIs.
 Said = Message | Mapping[str, Any]
 
@@ -83,7 +85,10 @@ def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Pars
     try:
         conversations = read_conversations(raw.removeprefix(BOM))
     except NotAChatDocument as error:
-        yield BadLine(error.line, str(error), len(raw))
+        yield Unrecognised(error.line, str(error), len(raw))
+        return
+    if not any(one.messages for one in conversations) and raw.count(b"{") > raw.lstrip().startswith(b"{"):
+        yield Unrecognised(1, _NOBODY, len(raw))
         return
     if problem := _find_unrecognised(conversations):
         yield Unrecognised(1, f"none of its messages is recognised: {problem}", len(raw))
@@ -95,14 +100,14 @@ def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Pars
 
 
 def _find_unrecognised(conversations: Sequence[Conversation]) -> str:
-    """Return why none of the messages can be read; empty where one can, or there are none."""
+    """Return why nobody speaks in any of the messages; empty where somebody does, or there are none."""
     problem = ""
     for one in conversations:
         for _, value in one.messages:
             said = _parse_message(value)
-            if not isinstance(said, str):
+            if not isinstance(said, str) and (said is None or _field_of(said, "role")):
                 return ""
-            problem = problem or said
+            problem = problem or (said if isinstance(said, str) else _NOBODY)
     return problem
 
 

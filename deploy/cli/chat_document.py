@@ -2,13 +2,24 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from deploy.cli.conversations import MESSAGE_FIELDS, Conversation, build_conversation, find_conversations
+from deploy.cli.conversations import (
+    MESSAGE_FIELDS,
+    Conversation,
+    build_conversation,
+    find_conversations,
+    name_conversation,
+    replay_records,
+)
 
 #: Fields of a whole document or of one of our turns, which no message has.
 _OF_OTHERS = frozenset({"messages", "session_id", "turn_id"})
+#: Fields of a first line that describes the session whose messages follow: of Gemini CLI, of Goose.
+_OF_HEADERS = frozenset({"projectHash", "working_dir"})
+_SAMPLED_LINES = 50
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -28,6 +39,9 @@ def read_conversations(raw: bytes) -> list[Conversation]:
     text = _decode_text(raw)
     if begins_with_message(text):
         return [build_conversation(list(_read_lines(text)))]
+    if (header := find_header(text)) is not None:
+        _, *records = _read_lines(text)
+        return [build_conversation(replay_records(records), name_conversation(header))]
     if holds_conversation_lines(text):
         return [one for line, value in _read_lines(text) for one in _find_or_fail(value, line)]
     value = _parse_json(text)
@@ -45,7 +59,21 @@ def read_conversations(raw: bytes) -> list[Conversation]:
 
 def begins_with_message(text: str) -> bool:
     """Return whether the first line is a single message or item, and not a turn."""
-    value = _parse_line(_first_line(text))
+    return _is_message(_parse_line(_first_line(text)))
+
+
+def find_header(text: str) -> Mapping[str, Any] | None:
+    """Return the first line where it describes a session, and messages stand on the lines behind it; else None."""
+    first, *rest = (
+        islice((line for line in text.splitlines() if line.strip()), _SAMPLED_LINES) if text.strip() else [""]
+    )
+    header = _parse_line(first)
+    if not isinstance(header, dict) or _OF_HEADERS.isdisjoint(header):
+        return None
+    return header if any(_is_message(_parse_line(line)) for line in rest) else None
+
+
+def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and not {"role", "type"}.isdisjoint(value) and not _OF_OTHERS & set(value)
 
 

@@ -1,6 +1,7 @@
 """Finds the conversations in an exported JSON document, and says whether people or an assistant speak in them. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
@@ -14,6 +15,7 @@ from producers.turns.exported_messages import TYPED, is_of_people
 #: Fields that hold the messages of a conversation, by which a document is known.
 MESSAGE_FIELDS = (
     "messages",
+    "messagesTree",
     "mapping",
     "chat_messages",
     "conversations",
@@ -33,6 +35,12 @@ _SAID_IN_DISCORD = frozenset(
 _SAID_IN_SLACK = frozenset(
     {"bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment"}
 )
+#: Types of the records of Gemini CLI, and of the events of Copilot CLI, in which somebody speaks.
+_SAID_IN_GEMINI_CLI = ("user", "gemini")
+_SAID_IN_COPILOT = ("user.message", "assistant.message")
+#: What Cline and Roo put around the words that a person typed, and what agents write beside these.
+_TYPED_IN_CLINE = re.compile(r"<(task|feedback|answer|user_message)>\s*(.*?)\s*</\1>", re.DOTALL)
+_BESIDE_WORDS = re.compile(r"\s*<(environment_details|system-reminder)>.*</\1>\s*", re.DOTALL)
 #: Fields that hold the id of a conversation.
 _NAMES = ("conversation_id", "conversationId", "uuid", "thread_id", "thread_path", "sessionId", "id")
 #: Fields of ChatGPT's content that hold text or parts; one without holds thoughts or settings.
@@ -59,7 +67,7 @@ def find_conversations(value: Any, line: int = 1) -> list[Conversation]:
         return [found for chat in chats for found in find_conversations(chat, line)]
     for find in _FINDERS:
         if (messages := find(value)) is not None:
-            return [build_conversation([(line, message) for message in messages], _find_name(value))]
+            return [build_conversation([(line, message) for message in messages], name_conversation(value))]
     return []
 
 
@@ -69,7 +77,10 @@ def build_conversation(messages: Sequence[tuple[int, Any]], name: str | None = N
     Messages that all tell their time stand oldest first. A pair of role and text, as LangGraph takes it, becomes an
     object.
     """
-    said = _put_in_order([(line, _read_pair(message)) for line, message in messages if _is_said(message)])
+    said = [(line, _take_words(_read_pair(message))) for line, message in messages if _is_said(message)]
+    if any(_is_wrapped(message) for _, message in said):  # each other line is the agent's own
+        said = [(line, message) for line, message in said if not isinstance(message, dict) or "message" in message]
+    said = _put_in_order(said)
     return Conversation(said, name, of_people=bool(said) and is_of_people(said[0][1]))
 
 
@@ -93,18 +104,61 @@ def _list_chats(value: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_said(message: Any) -> bool:
+    """Return whether somebody speaks in a message, as far as its program tells it by a type."""
     if not isinstance(message, dict):
         return True
     kind, subtype, author = message.get("type"), message.get("subtype"), message.get("author")
+    said = not (kind == "service" and "actor" in message) and not str(message.get("role")).startswith("_")  # Kimi CLI
     if isinstance(subtype, str) and "ts" in message:
-        return subtype in _SAID_IN_SLACK
-    if isinstance(author, Mapping) and "role" not in author and isinstance(kind, str | int):
-        return kind in _SAID_IN_DISCORD
-    if isinstance(kind, str) and kind.startswith("m.") and "sender" in message:  # Matrix
-        return kind == "m.room.message"
-    if "messageType" in message and "body" in message:  # Teams
-        return bool(message["messageType"] == "message")
-    return not (kind == "service" and "actor" in message)
+        said = subtype in _SAID_IN_SLACK
+    elif isinstance(author, Mapping) and "role" not in author and isinstance(kind, str | int):
+        said = kind in _SAID_IN_DISCORD
+    elif isinstance(kind, str) and kind.startswith("m.") and "sender" in message:
+        said = kind == "m.room.message"  # Matrix
+    elif "messageType" in message and "body" in message:
+        said = message["messageType"] == "message"  # Teams
+    elif isinstance(kind, str) and "." in kind and "data" in message:
+        said = kind in _SAID_IN_COPILOT
+    return bool(said)
+
+
+def _is_wrapped(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("type") == "message" and isinstance(message.get("message"), dict)
+
+
+def _take_words(message: Any) -> Any:
+    """Return a person's message without what a coding agent wrote beside the words; one of it alone is a tool's."""
+    if _is_wrapped(message):
+        return {**message, "message": _take_words(message["message"])}
+    parts = message.get("content") if isinstance(message, dict) and message.get("role") == "user" else None
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    beside = [text for text in texts if isinstance(text, str) and _BESIDE_WORDS.fullmatch(text)]
+    if not beside or parts is None:
+        return message
+    rest = [part for part in parts if not (isinstance(part, dict) and part.get("text") in beside)]
+    if not any("<environment_details>" in text for text in beside):
+        return {**message, "content": rest}
+    words = [found[2] for text in texts if isinstance(text, str) for found in _TYPED_IN_CLINE.finditer(text)]
+    return {**message, "content": "\n".join(words)} if words else {**message, "role": "tool", "content": rest}
+
+
+def replay_records(lines: Iterable[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Return the messages of a session's records: of one that was written again the newest, none that was taken back.
+
+    A record that is no message changes the session's own fields (Gemini CLI).
+    """
+    said = dict[str, tuple[int, Any]]()
+    for line, record in lines:
+        fields = record.get("$set") if isinstance(record, dict) else None
+        if isinstance(fields, dict) and isinstance(whole := fields.get("messages"), list):
+            said = {f"{line}:{nth}": (line, message) for nth, message in enumerate(whole)}
+        elif isinstance(record, dict) and isinstance(undone := record.get("$rewindTo"), str):
+            names = list(said)
+            said = {name: said[name] for name in names[: names.index(undone) if undone in said else 0]}
+        elif not isinstance(record, dict) or "role" in record or record.get("type") in _SAID_IN_GEMINI_CLI:
+            name = str(record.get("id") or line) if isinstance(record, dict) else str(line)
+            said[name] = (line, record)
+    return list(said.values())
 
 
 def _read_pair(message: Any) -> Any:
@@ -114,7 +168,8 @@ def _read_pair(message: Any) -> Any:
     return message
 
 
-def _find_name(value: Mapping[str, Any]) -> str | None:
+def name_conversation(value: Mapping[str, Any]) -> str | None:
+    """Return the id of a conversation, where it has one."""
     channel = value.get("channel")
     named = channel.get("id") if isinstance(channel, Mapping) else None
     for given in (named, *(value.get(name) for name in _NAMES)):
@@ -130,20 +185,20 @@ def _find_chatgpt(value: Mapping[str, Any]) -> list[Any] | None:
         return None
     messages = [
         message
-        for node in _walk_branch(nodes, value.get("current_node"))
+        for node in _walk_branch(nodes, value.get("current_node"), "parent")
         if isinstance(message := node.get("message"), dict) and _is_shown(message)
     ]
     return messages if value.get("current_node") in nodes else sorted(messages, key=_sort_by_time)
 
 
-def _walk_branch(nodes: Mapping[str, Any], current: Any) -> list[Mapping[str, Any]]:
-    """Return the nodes from the root to the current one; all where that is not known."""
+def _walk_branch(nodes: Mapping[str, Any], current: Any, parent: str) -> list[Mapping[str, Any]]:
+    """Return the nodes from the root to the current one; all where that is not known. `parent`: the field of it."""
     branch: list[Mapping[str, Any]] = []
     seen = set[str]()
     while isinstance(current, str) and current not in seen and isinstance(node := nodes.get(current), dict):
         seen.add(current)
         branch.append(node)
-        current = node.get("parent")
+        current = node.get(parent)
     return branch[::-1] or [node for node in nodes.values() if isinstance(node, dict)]
 
 
@@ -208,7 +263,27 @@ def _find_openai(value: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _find_open_web_ui(value: Mapping[str, Any]) -> list[Any] | None:
-    return _list_of(chat.get("messages")) if isinstance(chat := value.get("chat"), dict) else None
+    if not isinstance(chat := value.get("chat"), dict):
+        return None
+    said, history = _list_of(chat.get("messages")), chat.get("history")
+    if said or not isinstance(history, dict) or not isinstance(nodes := history.get("messages"), dict):
+        return said
+    return [*_walk_branch(nodes, history.get("currentId"), "parentId")]
+
+
+def _find_libre_chat(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return the messages, which stand within those that they answer where the export was made so."""
+    top = _list_of(value.get("messagesTree")) or _list_of(value.get("messages")) or []
+    if not any(isinstance(one, dict) and "isCreatedByUser" in one for one in top):
+        return None
+    return [*_walk_children(top)]
+
+
+def _walk_children(messages: Sequence[Any]) -> Iterator[Any]:
+    waiting = list(reversed(messages))
+    while waiting:
+        yield (message := waiting.pop())
+        waiting += reversed(_list_of(message.get("children")) or []) if isinstance(message, dict) else ()
 
 
 def _find_gemini_cli(value: Mapping[str, Any]) -> list[Any] | None:
@@ -216,7 +291,7 @@ def _find_gemini_cli(value: Mapping[str, Any]) -> list[Any] | None:
     messages = _list_of(value.get("messages"))
     if messages is None or "sessionId" not in value:
         return None
-    return [one for one in messages if not isinstance(one, dict) or one.get("type") in ("user", "gemini")]
+    return [one for one in messages if not isinstance(one, dict) or one.get("type") in _SAID_IN_GEMINI_CLI]
 
 
 def _find_plain(value: Mapping[str, Any]) -> list[Any] | None:
@@ -241,6 +316,7 @@ _FINDERS: Sequence[Callable[[Mapping[str, Any]], list[Any] | None]] = (
     _find_teams,
     _find_openai,
     _find_open_web_ui,
+    _find_libre_chat,
     _find_gemini_cli,
     _find_plain,
 )

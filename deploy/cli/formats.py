@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from deploy.cli.agent_files import parse_agent_file
 from deploy.cli.bounded_lines import BOM, read_lines
 from deploy.cli.chat import SessionChoice, parse_chat_turns
-from deploy.cli.chat_document import begins_with_message, may_hold_conversations
+from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
 from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
@@ -24,6 +24,8 @@ from producers.turns.items import is_item
 #: The service's default limit for a request, in bytes; a longer line cannot be sent.
 LONGEST_LINE = 2_097_152
 _SAMPLED_LINES = 50
+_ARRAY = re.compile(r"\[\s*[{\[\]]")
+_LINE_END = re.compile(r"\r\n?|[\n\f\v]")
 _SAMPLED_CHARACTERS = 4096
 #: Fields by which a line is a turn of `POST /api/v1/turns`.
 _OF_TURNS = frozenset({"session_id", "turn_id"})
@@ -75,10 +77,12 @@ class _Turn(_Strict):
 #: What `detect_format` looks for; an error names it.
 LOOKED_FOR = (
     "looked for: JSON Lines of turns (session_id, turn_id, messages); messages of OpenAI, Anthropic, Gemini, "
-    "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Open WebUI, LibreChat, Gemini CLI, "
-    "Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix and WhatsApp; session files of Claude Code and "
-    "Codex; and transcripts, `Name: text` a line"
+    "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Open WebUI, LibreChat, "
+    "Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix and WhatsApp; session files of Claude Code, "
+    "Codex, Qwen Code, Gemini CLI, Copilot CLI, Goose and Cline; and transcripts, `Name: text` a line"
 )
+#: Fields of the lines of Claude Code's session files.
+_IN_CLAUDE_CODE = frozenset({"parentUuid", "sessionId", "message"})
 #: Types of the lines of Codex's session files.
 _OF_CODEX = frozenset({"session_meta", "event_msg", "response_item", "turn_context"})
 
@@ -86,19 +90,23 @@ _OF_CODEX = frozenset({"session_meta", "event_msg", "response_item", "turn_conte
 def detect_format(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None when it is unknown."""
     text = head.removeprefix(BOM).decode(errors="replace").strip()
-    lines = [line for line in text.splitlines()[:_SAMPLED_LINES] if line.strip()]
+    lines = [line for line in _LINE_END.split(text)[:_SAMPLED_LINES] if line.strip()]
     if not lines:
         return Format.JSONL
     objects = [value for line in lines if isinstance(value := _try_json(line), dict)]
-    if agent := next(filter(None, map(_find_coding_agent, objects)), None):
+    if agent := next(filter(None, map(_find_coding_agent, objects)), None) or _find_in_array(text):
         return agent
     if any(map(_is_turn, objects)) or _is_cut_turn(lines[0]):
         return Format.JSONL
-    if re.match(r"\[\s*[{\[\]]", text) or begins_with_message(text):
-        return Format.CHAT
-    if text.startswith("{"):
-        return Format.CHAT if may_hold_conversations(text) else None
+    if text.startswith("{") or _ARRAY.match(text):
+        return Format.CHAT if _is_chat(text) else None
     return _detect_text(lines)
+
+
+def _is_chat(text: str) -> bool:
+    if _ARRAY.match(text) or begins_with_message(text):
+        return True
+    return find_header(text) is not None or may_hold_conversations(text)
 
 
 def _detect_text(lines: Sequence[str]) -> Format | None:
@@ -123,6 +131,12 @@ def _find_coding_agent(value: Mapping[str, Any]) -> Format | None:
     if "type" in value and ("parentUuid" in value or {"uuid", "message"} <= set(value) or "leafUuid" in value):
         return Format.CLAUDE_CODE
     return Format.CODEX if value.get("type") in _OF_CODEX and "payload" in value else None
+
+
+def _find_in_array(text: str) -> Format | None:
+    """Return whose session file was made this one array; None where it is none."""
+    named = re.findall(r'"(\w+)":', text[:_SAMPLED_CHARACTERS]) if text.startswith("[") else ()
+    return Format.CLAUDE_CODE if _IN_CLAUDE_CODE.issubset(named) else None
 
 
 def _try_json(line: str) -> Any:

@@ -54,9 +54,10 @@ def ingest_command(
 
     Known are JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; messages of OpenAI, Anthropic,
     Gemini, LangChain, LangGraph or the Vercel AI SDK, as an array, `{"messages": [...]}` or JSON Lines, and exports of
-    ChatGPT, Claude, Open WebUI, LibreChat and Gemini CLI, a turn being a user message and what follows it; session
-    files of Claude Code and Codex, with the turns that their hooks store; exports of Telegram, Discord, Slack, Teams,
-    Messenger, Google Chat, Matrix and WhatsApp, each message a turn, without what the program itself wrote;
+    ChatGPT, Claude, Open WebUI, LibreChat, Gemini CLI, Copilot CLI, Goose and Cline, a turn being a user message and
+    what follows it; session files of Claude Code, Codex and Qwen Code, with the turns that hooks store; exports of
+    Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix and WhatsApp, each message a turn, without what the
+    program itself wrote;
     and transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad line is reported with its
     number and the rest goes on (exit 1). Turns are named by their message's id or text: a longer export stores what is
     new. Times without a zone are taken as UTC. WhatsApp's 01/02/2026 is read as the file shows (a day above 12, the

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transcripts import TranscriptTurn
 from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
@@ -24,7 +25,7 @@ class ParsedTurn:
     """A turn, its line and offset in the file; `size` is its length in a request, in bytes.
 
     `may_grow`: a later export of the same chat may add messages to its end. `otherwise` is its name where the one it
-    has is another turn's that begins with the same words.
+    has is another turn's that begins with the same words. `kept`: the turn as a coding agent's hook would store it.
     """
 
     line: int
@@ -33,6 +34,7 @@ class ParsedTurn:
     offset: int = 0
     may_grow: bool = False
     otherwise: str | None = None
+    kept: TranscriptTurn | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ _FIELDS = frozenset(
     ports volumes environment services command time timestamp start end begin duration level message msg note
     notes todo fixme hint tip example examples usage default returns raises args arguments options output input
     result results step question answer q a problem solution cause reason action category tags tag topic
+    attendees participants agenda decision decisions minutes apologies owner assignee reporter deadline objective
+    requirements expected actual birthday mobile fax brand model colour born died occupation nationality
+    betreff gesendet objet envoyé asunto enviado oggetto inviato onderwerp verzonden ämne emne skickat assunto temat
+    teilnehmer tagesordnung zutaten zubereitung portionen dauer тема
     keywords abstract conclusion introduction ingredients directions total price amount quantity size color
     weight height width length number count page chapter figure table section language country city street zip
     commit merge signed-off-by co-authored-by change-id fixes closes see
@@ -31,8 +35,8 @@ _FIELDS = frozenset(
 #: Signs of settings and lists: a key without a value, a dash, a comment, a document's mark, an indented key.
 _SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|\s*#.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
 _WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]*")
-#: Of this many named lines on, most names must occur again.
-_MANY = 6
+#: Of this many named lines on, one name must occur again, and of this many most of them.
+_FEW, _MANY = 4, 6
 #: The most words of a name ("Dr. Maria van den Berg").
 _WORDS = 6
 
@@ -40,7 +44,8 @@ _WORDS = 6
 def is_transcript(lines: Sequence[str]) -> bool:
     """Return whether these lines, the first of a file, are what people said to each other, each with a name before it.
 
-    At least half must be `Name: text` with names as people or roles have them; names come again in a longer text.
+    At least half must be `Name: text` with names as people or roles have them; names come again in a longer text, since
+    a list of fields has each of them once.
     """
     said = [line for line in lines if line.strip()]
     if any(_SETTINGS.fullmatch(line.rstrip()) for line in said):
@@ -48,7 +53,8 @@ def is_transcript(lines: Sequence[str]) -> bool:
     names = [found["name"].strip() for line in said if (found := NAMED.fullmatch(line.strip()))]
     if not names or 2 * len(names) < len(said) or not all(map(_is_name, names)):
         return False
-    return len(names) < _MANY or 2 * len(set(names)) <= len(names)
+    most = len(names) if len(names) < _FEW else len(names) - 1 if len(names) < _MANY else len(names) // 2
+    return len(set(names)) <= most
 
 
 def _is_name(name: str) -> bool:

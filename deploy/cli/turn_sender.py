@@ -20,6 +20,7 @@ from afterturn_client import (
     TurnReceipt,
     UnauthenticatedError,
 )
+from afterturn_client.kept_turns import keep_turn
 
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
 from deploy.local.deferred_interrupt import defer_interrupt
@@ -180,12 +181,17 @@ class TurnSender:
     def _settle_conflict(self, item: ParsedTurn, *, erased: bool) -> None:
         """Count a turn whose name is known with another body; of one that has grown, send what is new.
 
+        A coding agent's turn has grown within its answer. Its hooks do the same with it.
         A turn whose first words are said more than once in its file is sent by its other name.
         """
         if erased:
             self.tally.erased += 1
             if self.tally.erased == 1:
                 self.report(item.line, ERASED)
+        elif item.kept is not None:
+            is_new = keep_turn(self.client, item.turn.session_id, item.kept)
+            self.tally.accepted += is_new
+            self.tally.duplicates += not is_new
         elif (rest := self._find_rest(item)) is not None:
             self._send([rest])
         elif item.otherwise is not None:

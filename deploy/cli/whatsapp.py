@@ -38,7 +38,8 @@ _BEGINNINGS = (
 #: What the program writes in the place of a picture, a file or a deleted message, and behind an edited one.
 _LEFT_OUT = re.compile(
     r"<[^<>]*(?:omit\w*|omis\w*|omess\w*|ocult\w*|weggela\w*|ausgeschlossen|pominię\w*|utel[aä]\w*|udelad\w*"
-    r"|без медиа\w*|dahil edilmedi|省略\w*|含まれて\w*"
+    r"|без медиа\w*|dahil edilmedi|省略\w*|含まれて\w*|vynech\w*|disisihkan|tidak disertakan|εξαιρέ\w*"
+    r"|המדיה לא נכללה|मीडिया के बिना|मीडिया छोड़\w*|استبعاد الوسائط"
     r"|(?:attached|angehängt|adjunto|joint|allegato|anexado|bijgevoegd) ?: )[^<>]*>"
     r"|(?:IMG|VID|PTT|AUD|STK|DOC)-[\w-]+\.\w{2,5} \([^()]+\)"
     r"|(?:This message was deleted|You deleted this message|Diese Nachricht wurde gelöscht"
@@ -57,8 +58,13 @@ _EDITED = re.compile(
     r"\s*(?:\u200e<[^<>]+>|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
     r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)\.?>)\Z"
 )
-_SPOKEN = re.compile(r"(?P<name>[^:]{1,128}?):\s(?P<text>.*)")
+#: A name has no quotation mark: what one stands in is told of the group ('Ann named the group "Trip: 2024"').
+_SPOKEN = re.compile(r"(?P<name>[^:\"\u201c\u201d\u201e\u00ab\u00bb]{1,128}?):\s(?P<text>.*)")
+#: What a person sends behind a mark of direction, on an iPhone; all else behind it tells of calls, members, the group.
+_SENT_MARKED = re.compile(r"[^\W\d_]+:(?:\s.*)?")
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 2000
+#: The years that the Buddhist calendar has now, and by how much they are ahead.
+_BUDDHIST_YEARS, _BUDDHIST_ERA = range(2500, 2700), 543
 #: What an undecided file is refused with.
 UNDECIDED = (
     "its dates can be read with the day or with the month first, and nothing in it tells which: give --dates day-first "
@@ -77,7 +83,8 @@ class DateOrder(StrEnum):
 class _Found:
     """A message as it is read: its line, the numbers of its date and clock, who said it and the lines that it has.
 
-    `dotted`: the date's numbers stand between full stops.
+    `dotted`: the date's numbers stand between full stops. `bracketed`: date and clock stand in brackets, as an iPhone
+    writes them.
     """
 
     line: int
@@ -87,6 +94,7 @@ class _Found:
     lines: list[str] = field(repr=False)
     offset: int = 0
     dotted: bool = False
+    bracketed: bool = False
 
 
 def begins_as_whatsapp(lines: Sequence[str]) -> bool:
@@ -129,7 +137,10 @@ def _take_own_words(one: _Found) -> bool:
     """Take what the program wrote out of a message; return whether anything was said."""
     first = one.lines[0].strip()
     told = first.lstrip(_MARK)
-    own = _LEFT_OUT.fullmatch(told) or (told != first and _LEFT_OUT_MARKED.fullmatch(told))
+    is_marked = told != first
+    is_news = is_marked and one.bracketed and len(one.lines) == 1 and not _SENT_MARKED.fullmatch(told)
+    is_left_out = _LEFT_OUT.fullmatch(told) or (is_marked and _LEFT_OUT_MARKED.fullmatch(told))
+    own = is_news or bool(is_left_out)
     one.lines[:1] = [] if own else [first]
     if one.lines:
         one.lines[-1] = _EDITED.sub("", one.lines[-1].rstrip())
@@ -162,7 +173,8 @@ def _read_beginning(text: str, number: int) -> _Found | None:
     date = int(given["a"]), int(given["b"]), int(given["c"])
     clock = hour, int(given["minute"]), int(given["second"] or 0)
     name, said = (spoken["name"].strip(f" ~{_MARK}\u202f"), spoken["text"]) if spoken else ("", found["rest"])
-    return _Found(number, date, clock, name, [said], dotted=given["sign"] == ".")
+    is_bracketed = text.startswith("[")
+    return _Found(number, date, clock, name, [said], dotted=given["sign"] == ".", bracketed=is_bracketed)
 
 
 def _find_order(found: Sequence[_Found]) -> DateOrder | None:
@@ -190,6 +202,8 @@ def _build_time(one: _Found, *, is_month_first: bool) -> datetime | None:
         year, month, day = a, b, c
     else:
         (month, day), year = ((a, b) if is_month_first else (b, a)), c
+    if year in _BUDDHIST_YEARS:
+        year -= _BUDDHIST_ERA
     try:
         return datetime(year if year >= _CENTURY // 20 else _CENTURY + year, month, day, *one.clock, tzinfo=UTC)
     except ValueError:

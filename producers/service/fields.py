@@ -55,7 +55,8 @@ def session_name(text: str) -> str:
 def parse_moment(value: Any) -> datetime:
     """Return the UTC time of an RFC 3339 text with its offset, or of an integer of epoch milliseconds.
 
-    An integer of ten digits is seconds. One that would be the first day of 1970 is refused: it is no time.
+    An integer of ten digits is seconds. One that would be a day before or after the beginning of 1970 is refused: it is
+    no time.
     """
     if isinstance(value, datetime):
         read = value
@@ -75,7 +76,7 @@ def parse_moment(value: Any) -> datetime:
 def _read_integer(value: int) -> datetime:
     if not _EARLIEST_MS <= value < _LATEST_MS:
         raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
-    if 0 <= value < SECONDS.start:
+    if abs(value) < SECONDS.start:
         raise field_error("must be epoch milliseconds of a time that was; this is the first day of 1970: leave it out")
     return EPOCH + (timedelta(seconds=value) if value in SECONDS else timedelta(milliseconds=value))
 

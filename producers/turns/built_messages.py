@@ -18,6 +18,7 @@ ROLES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("system", "systemmessage", "developer"), "system"),
     **dict.fromkeys(("tool", "toolmessage", "function", "functionmessage", "observation", "function_response"), "tool"),
+    **dict.fromkeys(("toolresult", "tool_result", "tool-result", "tool_response", "tool-response"), "tool"),
 }
 ROLE_PROBLEM = (
     "role: must be user, assistant, tool, system or developer (human is read as user, ai and model as assistant)"
@@ -26,6 +27,10 @@ TIME_PROBLEM = (
     "is no time that can be read: RFC 3339, or an epoch number of seconds or milliseconds; leave it out where none is "
     "known"
 )
+
+
+#: Types of parts that are text, and fields in which parts of other programs have their words.
+TEXT_PARTS, OTHER_TEXTS = frozenset({"text", "input_text", "output_text"}), ("content", "value", "body", "message")
 
 
 class UnknownForm(ValueError):
@@ -90,7 +95,7 @@ def read_content(content: Any) -> Any:
     if not isinstance(content, list):
         raise UnknownForm("content: must be a text or a list of content parts")
     parts = [built for part in content if (built := _read_part(part)) is not None]
-    if all(part["type"] in ("text", "input_text", "output_text") for part in parts):
+    if all(part["type"] in TEXT_PARTS for part in parts):
         # One text: Telegram cuts a sentence into parts where it holds a link or an emphasis.
         join = "" if any(isinstance(part, str) for part in content) else "\n"
         return join.join(part["text"] for part in parts)
@@ -111,6 +116,10 @@ def _read_part(part: Any) -> dict[str, Any] | None:
         return None
     if isinstance(text, str) and not part.get("thought") and kind not in ("reasoning", "thinking", "redacted_thinking"):
         return {"type": "text", "text": text}
+    if kind in TEXT_PARTS and not isinstance(text, str):
+        if any(isinstance(part.get(name), str) for name in OTHER_TEXTS):
+            raise UnknownForm("content: a part must have its words in `text`")
+        return None
     if isinstance(kind, str) and kind:
         return {**part, "type": kind}
     name = next((name for name, one in part.items() if isinstance(one, Mapping)), None)

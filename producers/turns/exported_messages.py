@@ -4,6 +4,7 @@ Among people each message names its author; a bot's are the assistant's.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from html import unescape
 from typing import Any
@@ -15,6 +16,11 @@ LOOKED_FOR = "Discord, Telegram, Slack, Teams, Messenger, Google Chat and Matrix
 #: Tags that end a line of a text in HTML, and all other tags.
 _BREAK = re.compile(r"<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+#: Where what Teams and Skype quote of another's message begins and ends.
+_QUOTE = re.compile(r"<blockquote\b[^<>]*schema\.skype\.com/(?:Reply|Forward)[^<>]*>|<quote\b[^<>]*>", re.IGNORECASE)
+_QUOTE_END = re.compile(r"</(?:block)?quote>", re.IGNORECASE)
+#: What Matrix puts before an answer, for programs that do not show what it answers.
+_MATRIX_FALLBACK = re.compile(r"(?:>[^\n]*\n)+\n?")
 #: Types of Teams' and Skype's own messages that a person typed.
 TYPED = frozenset({"text", "richtext", "richtext/html"})
 
@@ -65,14 +71,20 @@ def _read_libre_chat(value: Raw) -> Known | None:
     """Read a message of LibreChat's export, whose sender is a person or the name of a model."""
     if not isinstance(is_person := value.get("isCreatedByUser"), bool) or "text" not in value:
         return None
-    return build_message("user" if is_person else "assistant", {"content": value["text"]}, value)
+    said = value["text"] or value.get("content") or ""
+    return build_message("user" if is_person else "assistant", {"content": said}, value)
 
 
 def _read_telegram(value: Raw) -> Known | None:
-    """Read a message of Telegram's export; one whose author has deleted the account names its id alone."""
+    """Read a message of Telegram's export; one whose author has deleted the account names its id alone.
+
+    A forwarded one has the words of another.
+    """
     if "text" not in value or "role" in value or "from" not in value:
         return None
     name = value["from"] or value.get("from_id")
+    if "forwarded_from" in value:
+        name = value["forwarded_from"] or value.get("forwarded_from_id") or "forwarded"
     return build_message("user", {"content": value["text"]}, value, name=name) if isinstance(name, str) else None
 
 
@@ -119,7 +131,14 @@ def _read_matrix(value: Raw) -> Known | None:
     content, sender = value.get("content"), value.get("sender")
     if value.get("type") != "m.room.message" or not isinstance(content, Mapping) or not isinstance(sender, str):
         return None
-    return build_message("user", {"content": content.get("body")}, value, name=sender)
+    edited, related = content.get("m.new_content"), content.get("m.relates_to")
+    body = edited.get("body") if isinstance(edited, Mapping) else content.get("body")
+    if isinstance(body, str) and isinstance(related, Mapping) and "m.in_reply_to" in related:
+        quoted = _MATRIX_FALLBACK.match(body)
+        body = body[quoted.end() :] if quoted else body
+    # A notice is what programs send, who must not answer each other.
+    role = "assistant" if content.get("msgtype") == "m.notice" else "user"
+    return build_message(role, {"content": body}, value, name=sender)
 
 
 _FORMS: Sequence[Callable[[Raw], Known | None]] = (
@@ -136,8 +155,19 @@ _FORMS: Sequence[Callable[[Raw], Known | None]] = (
 
 
 def read_html(text: str) -> str:
-    """Return a text without its tags of HTML."""
-    return unescape(_TAG.sub("", _BREAK.sub("\n", text))).strip()
+    """Return a text without its tags of HTML, and without what it quotes of another's message."""
+    return unescape(_TAG.sub("", _BREAK.sub("\n", _drop_quotes(text)))).strip()
+
+
+def _drop_quotes(text: str) -> str:
+    """Return a text in HTML without what it quotes of another's message, in time that grows with its length."""
+    kept, at = list[str](), 0
+    ends = [found.end() for found in _QUOTE_END.finditer(text)]
+    for begun in _QUOTE.finditer(text):
+        if begun.start() >= at and (nth := bisect_right(ends, begun.end())) < len(ends):
+            kept.append(text[at : begun.start()])
+            at = ends[nth]
+    return "".join([*kept, text[at:]])
 
 
 def is_of_people(value: Any) -> bool:

@@ -155,11 +155,15 @@ def test_hooks_are_installed_once_and_removed_and_others_stay(tmp_path: Path, ag
         "AFTERTURN_URL=https://m.example uvx afterturn-client hook claude-code stop",
         "python3 -m afterturn_client.command hook claude-code stop",
         "/srv/.venv/bin/afterturn hook claude-code stop",
+        "(afterturn-client hook claude-code stop)",
+        "cd /srv;afterturn-client hook claude-code stop",
+        ["afterturn-client", "hook", "claude-code", "stop"],
     ],
 )
-def test_our_hooks_are_found_however_they_are_started(tmp_path: Path, command: str) -> None:
+def test_our_hooks_are_found_however_they_are_started(tmp_path: Path, command: str | list[str]) -> None:
     file, own = tmp_path / "settings.json", {"type": "command", "command": "say afterturn-client is done"}
-    file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}, own]}]}}))
+    ours = {"command": command} if isinstance(command, str) else {"command": command[0], "args": command[1:]}
+    file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", **ours}, own]}]}}))
     assert main(["hooks", "install", "claude-code", "--file", str(file)]) == 0
     told = json.loads(file.read_text())["hooks"]["Stop"]
     assert told == [{"hooks": [own]}, *list_hooks("claude-code")["Stop"]]

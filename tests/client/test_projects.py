@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from afterturn_client.projects import Repository, find_project, find_repository, state_folder
 
+from tests.tables import each_row
+
 
 def git(folder: Path, *told: str) -> None:
     who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "protocol.file.allow=always")
@@ -58,6 +60,38 @@ def test_worktrees_beside_a_hidden_repository_without_a_checkout(tmp_path: Path,
     for branch in ("spike", "other"):
         git(tmp_path / "garden" / ".bare", "worktree", "add", str(tmp_path / "garden" / branch))
         assert find_project(tmp_path / "garden" / branch) == "garden"
+
+
+def test_a_link_is_followed_as_git_does(tmp_path: Path) -> None:
+    """From outside, and out of one repository into another."""
+    garden, field = repository(tmp_path / "garden"), repository(tmp_path / "field")
+    (garden / "beds").mkdir()
+    for link in (tmp_path / "link", field / "link"):
+        link.symlink_to(garden / "beds")
+        assert find_project(link) == find_project(link / "deep") == "garden"
+
+
+def test_within_a_repository_without_a_checkout(tmp_path: Path) -> None:
+    git(repository(tmp_path / "made"), "clone", "-q", "--bare", ".", str(tmp_path / "garden.git"))
+    assert find_project(tmp_path / "garden.git") == find_project(tmp_path / "garden.git" / "hooks") == "garden"
+
+
+def test_repositories_of_jujutsu_and_mercurial(tmp_path: Path) -> None:
+    """Workspaces of Jujutsu are one project, also with that of git which it may lie beside."""
+    for name, inner in (("garden", ".jj/repo/store/git"), ("field", ".jj/repo/store"), ("hill", ".hg")):
+        (tmp_path / name / inner).mkdir(parents=True)
+    repository(tmp_path / "made").rename(tmp_path / "field" / "made")
+    (tmp_path / "field" / "made" / ".git").rename(tmp_path / "field" / ".git")
+    for name, told in (("garden", tmp_path / "garden/.jj/repo"), ("field", "../../field/.jj/repo")):
+        (tmp_path / f"{name}-2" / ".jj").mkdir(parents=True)
+        (tmp_path / f"{name}-2" / ".jj" / "repo").write_text(str(told))
+        assert find_project(tmp_path / f"{name}-2" / "src") == find_project(tmp_path / name / "src") == name
+    assert find_project(tmp_path / "hill" / "src") == "hill"
+
+
+@each_row("name", ["a\0b", "a\ud83d", "a" * 5000])
+def test_a_folder_that_cannot_be_is_in_no_project(tmp_path: Path, name: str) -> None:
+    assert find_project(tmp_path / name) == "default"
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, os.fsdecode(b"gar\xffden"), "a\nb"])
@@ -122,6 +156,9 @@ def test_an_origin_tells_repositories_apart_and_clones_together(tmp_path: Path) 
     assert find_project(again) == "billing"
     other = repository(tmp_path / "c/billing", "ssh://git@example.org/own/billing.git")
     assert find_project(other).startswith("billing-own-")
+    same = ["https://www.github.com/Ann/pump", "ssh://git@ssh.github.com:443/ann/pump.git", "github.com:ann/pump"]
+    pumps = [repository(tmp_path / str(nth) / "pump", address) for nth, address in enumerate(same)]
+    assert [find_project(pump) for pump in pumps] == ["pump"] * 3
     assert "secret" not in "".join(file.read_text() for file in state_folder().iterdir())
     assert [file.stat().st_mode & 0o077 for file in [state_folder()]] == [0]
 

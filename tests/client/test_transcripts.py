@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from afterturn_client.transcripts import LONGEST_TAIL, Transcript, read_transcript
 
+from tests.tables import each_row
+
 WHEN = "2026-03-02T09:30:00.000Z"
 
 
@@ -77,6 +79,14 @@ OWN = [
     "[Request interrupted by user for tool use]",
     "This session is being continued from a previous conversation that ran out of context. The conversation is ...",
     "[SYSTEM NOTIFICATION - NOT USER INPUT] a task ended",
+    '<mcp-resource-update server="x" uri="file:///a">changed</mcp-resource-update>',
+    "<cross-session-message>go</cross-session-message>",
+    "<persisted-output>long</persisted-output>",
+    "<tick>12:00</tick>",
+    'Stop hook blocking error from command: "lint": 2 errors',
+    "Base directory for this skill: /skills/mill",
+    "[Image: source: /tmp/mill.png]",
+    "Unknown slash command: mill",
     "",
     "   \n",
 ]
@@ -98,6 +108,9 @@ def test_what_the_program_writes_as_a_user_is_no_prompt(read: Reader, text: str,
         {"isCompactSummary": True},
         {"isVisibleInTranscriptOnly": True},
         {"toolUseResult": {"stdout": ""}},
+        {"parent_tool_use_id": "toolu_1"},
+        {"sourceToolUseID": "toolu_1"},
+        {"isSynthetic": True},
         {"origin": {"kind": "task-notification"}},
         {"type": "system", "subtype": "local_command"},
         {"type": "queue-operation", "operation": "enqueue", "content": "own"},
@@ -162,6 +175,8 @@ def test_an_error_of_the_models_service_is_no_answer(read: Reader, failed: dict[
         ("Go home?\n<system-reminder>it is <b>late</b></system-reminder>", "Go home?"),
         ("<ide_opened_file>The user opened a.py</ide_opened_file>\nGo home?", "Go home?"),
         ("<task>Paint it</task>", "<task>Paint it</task>"),
+        ("<goal>Paint it</goal>", "<goal>Paint it</goal>"),
+        ("Unknown slash command: what is that?", "Unknown slash command: what is that?"),
         ("<system-reminder> is never closed here", "<system-reminder> is never closed here"),
         (
             "[Request interrupted by user] stands in my log, why?",
@@ -257,6 +272,35 @@ def test_a_line_that_cannot_be_read_loses_itself_alone(read: Reader) -> None:
     assert read_transcript("claude-code", read.file).unreadable == 2
 
 
+@each_row("field", ["uuid", "timestamp", "sessionId", "isMeta", "origin", "message", "stop_reason", "model", "content"])
+@each_row(
+    "value", [None, 12, "x", [], ["x"], {}, {"kind": ["x"]}, {"kind": {}}, [None], [{"type": "text", "text": 12}]]
+)
+def test_a_line_of_wrong_types_loses_itself_alone(read: Reader, field: str, value: Any) -> None:
+    """Lines of each agent, a person's and a model's, with a value of another type in one place."""
+    for one in (user("own", "own"), answer("own")):
+        inner = {**one, "message": {**one["message"], field: value}}
+        for line in ({**one, field: value}, inner):
+            found = read.claude(user("p1", "first"), answer("one"), line, user("p2", "second"), answer("two"))
+            assert list(found) == ["p1", *(name for name in found if name not in ("p1", "p2")), "p2"]
+            assert found["p1"][1][0] == "one"
+            assert found["p2"] == ("second", ("two",))
+    for payload in ({"type": "user_message", "message": value}, {"type": value, "message": "own"}):
+        found_in_codex = read.codex(*SAID, {"type": "event_msg", "payload": payload}, *SAID)
+        assert found_in_codex[0][2][0] == found_in_codex[-1][2][0] == "Under the pot."
+
+
+def test_lines_of_qwen_have_parts(read: Reader) -> None:
+    said = {"role": "user", "parts": [{"text": "Where is the key?"}]}
+    told = {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Under the pot."}]}
+    found = read.claude(
+        {"type": "user", "uuid": "p", "parentUuid": None, "message": said},
+        {"type": "assistant", "uuid": "a", "parentUuid": "p", "message": told},
+        {"type": "tool_result", "uuid": "t", "message": {"role": "user", "parts": [{"functionResponse": {}}]}},
+    )
+    assert found == {"p": ("Where is the key?", ("Under the pot.",))}
+
+
 def test_the_end_is_read_back_to_the_prompt(read: Reader) -> None:
     noise = [result("z" * 100_000)] * (LONGEST_TAIL // 100_000 + 1)
     lines = [user("p0", "before"), *noise, *noise, answer("zero"), user("p1", "first"), *noise, answer("one"), *noise]
@@ -293,11 +337,22 @@ def test_files_of_the_first_codex_have_items_without_a_payload(read: Reader) -> 
         "<turn_aborted>\nby the user\n</turn_aborted>",
         "<permissions instructions>none</permissions instructions>",
         "<user_shell_command>ls</user_shell_command>",
+        "<plugins_instructions>none</plugins_instructions>",
+        "<image name=[Image #1]>",
+        "Another language model started to solve this problem and produced a summary of its thinking process. ...",
+        "Warning: apply_patch was requested via exec_command. Use the apply_patch tool instead.",
     ],
 )
 def test_what_codex_writes_as_a_user_is_no_prompt(read: Reader, own: str) -> None:
     assert read.codex(item("developer", "rules"), item("user", own), *ITEMS) == [
         ("", "Where is the key?", ("Under the pot.",))
+    ]
+
+
+@each_row("typed", ["<instructions>Where is the key?</instructions>", "<skill> of locks?", "<image name=key> of what?"])
+def test_what_a_person_typed_to_codex_is_kept_as_typed(read: Reader, typed: str) -> None:
+    assert read.codex(event("user_message", message=typed), item("user", typed), SAID[1]) == [
+        ("", typed, ("Under the pot.",))
     ]
 
 
@@ -325,7 +380,8 @@ def test_a_picture_and_an_editors_context_in_codex(read: Reader) -> None:
     editor = event(
         "user_message", message="# Context from my IDE setup:\n## Open tabs:\n- a.py\n## My request for Codex:\nfix"
     )
-    assert [turn[1] for turn in read.codex(picture, SAID[1], editor)] == ["[image]", "fix"]
+    files = event("user_message", message="# Files mentioned by the user:\n## a.py\n## My request for Codex:\nmend")
+    assert [turn[1] for turn in read.codex(picture, SAID[1], editor, SAID[1], files)] == ["[image]", "fix", "mend"]
 
 
 def test_a_file_of_a_subagent_holds_no_turns(read: Reader) -> None:

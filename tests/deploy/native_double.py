@@ -51,6 +51,8 @@ class NativeDouble:
             return self.take(seen.json)
         if seen.path == "/api/v1/docs":
             return self._document(seen.json)
+        if seen.path.startswith("/api/v1/turns"):
+            return self._take_one(seen) if seen.method == "POST" else self._tell(seen)
         return JSONResponse(self.answers[seen.path])
 
     def texts(self) -> list[str]:
@@ -66,6 +68,17 @@ class NativeDouble:
                 return JSONResponse(refusal("INVALID_ARGUMENT", "content is not acceptable"), 422)
         self.batches.append(len(body["turns"]))
         return JSONResponse({"results": [self._one(turn) for turn in body["turns"]]})
+
+    def _take_one(self, seen: Seen) -> Response:
+        told = self._one(seen.json)
+        return JSONResponse(told, 201 if told["ok"] else 409)
+
+    def _tell(self, seen: Seen) -> Response:
+        session, turn = seen.path.split("/")[-2:]
+        position, body = self.turns[(seen.params["bank"], session, turn)]
+        status = {"position": position, "accepted_at": "2026-03-02T09:30:00Z", "stages": {}}
+        messages = [{"unit_id": str(nth), **one} for nth, one in enumerate(json.loads(body)["messages"])]
+        return JSONResponse({**status, "messages": messages})
 
     def _document(self, body: dict[str, Any]) -> Response:
         content = body.get("content")

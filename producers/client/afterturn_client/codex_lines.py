@@ -19,12 +19,17 @@ _EVENTS = {"user_message": "user", "agent_message": "assistant"}
 #: What the program puts into a person's role, for the model.
 _OWN = re.compile(
     r"<(?:environment_context|user_instructions|turn_aborted|permissions instructions|instructions|skills?|"
-    r"user_shell_command|subagent_notification|collaboration_mode|model_switch|user_action|apps_instructions|"
-    r"personality_spec|hook_prompt)\b|# AGENTS\.md instructions\b",
+    r"user_shell_command|subagent_notification|collaboration_mode|model_switch|user_action|(?:apps|plugins)_instructions|"
+    r"personality_spec|hook_prompt|network_access|realtime_conversation|app-context|recommended_plugins|goal_context|"
+    r"codex_internal_context|heartbeat)\b|# AGENTS\.md instructions\b|<image name=[^<>]*>\s*\Z|</image>\s*\Z|"
+    r"Another language model started to solve this problem and produced a summary\b|"
+    r"Warning: (?:apply_patch was requested via|The maximum number of unified exec processes)\b",
     re.IGNORECASE,
 )
-#: What an editor writes before the words that were typed in it.
-_EDITOR, _REQUEST = "# Context from my IDE setup:", "## My request for Codex:"
+#: What of this stands in events as well, which otherwise hold what a person typed.
+_OWN_EVENTS = re.compile(r"<(?:environment_context|user_instructions|turn_aborted)>", re.IGNORECASE)
+#: How what an editor writes before the words that were typed in it begins, and what stands between the two.
+_EDITOR, _REQUEST = ("# Context from my IDE setup:", "# Files mentioned by the user:"), "## My request for Codex:"
 
 
 def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
@@ -72,7 +77,8 @@ def _is_of_subagent(kind: str, payload: Mapping[str, Any]) -> bool:
 
 def _read_said(role: str, payload: Mapping[str, Any], at: str | None, turn: str) -> Line | None:
     content = payload.get("content", payload.get("message"))
-    text = join_parts([one for one in read_parts(content) if role != "user" or not _OWN.match(one.lstrip())])
+    own = _OWN if payload.get("type") == "message" else _OWN_EVENTS
+    text = join_parts([one for one in read_parts(content) if role != "user" or not own.match(one.lstrip())])
     if role == "assistant":
         return Line(LineKind.ANSWER, text, at=at) if text else None
     if role != "user":

@@ -22,7 +22,7 @@ TIMEOUT_S = 5
 PROGRAM = "afterturn-client"
 #: Our hooks however they are started: by a path, quoted, by another program (`uvx`), as a module.
 _OURS = re.compile(
-    r"(?:\A|[\s/\\\"'])(?:afterturn(?:-client)?(?:\.exe)?|afterturn_client(?:\.command)?)[\"']?\s+hook\s"
+    r"(?:\A|[\s/\\\"'(;&|])(?:afterturn(?:-client)?(?:\.exe)?|afterturn_client(?:\.command)?)[\"']?\s+hook\s"
 )
 
 
@@ -96,8 +96,14 @@ def _without_ours(group: Any) -> Any:
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
-    rest = [one for one in hooks if not (isinstance(one, dict) and _OURS.search(str(one.get("command"))))]
+    rest = [one for one in hooks if not (isinstance(one, dict) and _OURS.search(_join_command(one)))]
     return {**group, "hooks": rest} if rest else None
+
+
+def _join_command(hook: Mapping[str, Any]) -> str:
+    """Return the command of a hook with its arguments, which may stand beside it."""
+    given = hook.get("args")
+    return " ".join([str(hook.get("command")), *map(str, given if isinstance(given, list) else ())])
 
 
 def _write_settings(file: Path, settings: Mapping[str, Any]) -> None:

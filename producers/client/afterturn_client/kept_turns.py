@@ -21,25 +21,27 @@ MOST_EARLIER = 4
 _REDACTED, _SECRET = re.compile(r"\[REDACTED:\w+\]"), ".{1,8192}?"
 
 
-def keep_turn(memory: Afterturn, session_id: str, turn: TranscriptTurn) -> None:
-    """Store a turn. Where it was stored with less of its answer, store the rest under a name that follows from it.
+def keep_turn(memory: Afterturn, session_id: str, turn: TranscriptTurn) -> bool:
+    """Store a turn, and return whether anything of it was new.
 
-    The rest has what was asked since, too.
+    Where it was stored with less of its answer, the rest is stored under a name that follows from it, with what was
+    asked since.
     """
     part = turn
     for _ in range(MOST_PARTS):
         try:
-            memory.add_turn(session_id, write_messages(part), turn_id=part.name)
+            told = memory.add_turn(session_id, write_messages(part), turn_id=part.name)
         except TurnConflictError:
             stored = memory.turn_status(session_id, part.name)
             rest, added = _find_missing("assistant", part.answered, stored), _find_missing("user", part.added, stored)
             if not rest:
-                return
+                return False
             name, asked = f"{turn.name}:{_digest(rest[0])}", "\n\n".join(added)
             part = replace(turn, name=name, asked=asked, added=added, answered=rest)
         else:
-            return
+            return not told.duplicate
     say(f"a turn went on more than {MOST_PARTS} times; what came last was not kept")
+    return False
 
 
 def keep_turns(memory: Afterturn, session_id: str, turns: Sequence[TranscriptTurn]) -> None:

@@ -30,14 +30,35 @@ _FIELDS = (
     "time",
     "sent_at",
     "origin_server_ts",
+    "timestampMs",
+    "Timestamp",
+    "message_timestamp",
+    "messageTimestamp",
+    "createTime",
+    "create_at",
+    "datetime",
+    "datetime_utc",
+    "sentAt",
+    "sent",
+    "send_date",
+    "inserted_at",
+    "insertedAt",
+    "posted_at",
+    "published_at",
+    "received_at",
+    "at",
+    "updated_at",
 )
 #: Of these, the names that hold nothing but a time.
 _TIMES_ALONE = ("timestamp", "occurred_at", "created_at", "createdAt")
 #: Fields that hold those of a message beside its content.
 _BESIDE = ("metadata", "additional_kwargs", "response_metadata")
 _NUMBER = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?(?:[eE]\+?\d{1,2})?")
-#: Numbers below are seconds, then milliseconds, microseconds and nanoseconds: all of them mean years from 1973 to 5138.
+#: Numbers below are seconds, then milliseconds, microseconds and nanoseconds: all of them mean years from 1973 on.
 _UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9))
+#: A number that would be later, and the nanoseconds that would be earlier, count in another unit or from another year:
+#: .NET's ticks, WebKit's microseconds since 1601.
+_LAST_OF_NUMBERS, _LEAST_NANOSECONDS = datetime(2200, 1, 1, tzinfo=UTC), 10**18
 #: Numbers of eight digits are a date: as seconds they would be of 1970 to 1973. The smallest that is a time.
 _DATES, _LEAST_SECONDS = range(19_000_101, 30_000_000), 86_400
 #: The number in an object that stands for a time, as MongoDB (within `$date`) and Firestore write it.
@@ -116,9 +137,11 @@ def _read_number(value: float) -> datetime | None:
     try:
         if value in _DATES:
             return _at_midnight(date.fromisoformat(str(int(value))))
-        return _within_range(EPOCH + timedelta(microseconds=round(value / per_second * 1e6)))
+        at = _within_range(EPOCH + timedelta(microseconds=round(value / per_second * 1e6)))
     except (OverflowError, ValueError):
         return None
+    is_of_other_unit = per_second == _UNITS[-1][1] and abs(value) < _LEAST_NANOSECONDS
+    return None if at is None or at > _LAST_OF_NUMBERS or is_of_other_unit else at
 
 
 def _read_numbers(value: Sequence[Any]) -> datetime | None:

@@ -1,8 +1,9 @@
 """The project of a folder: the memory that a coding agent has there.
 
 It is the git repository that the folder is in, by the name of its main checkout's folder: worktrees share the
-repository's memory. A submodule is a repository, and a project of its own. A home folder that is a repository (of
-settings, say) is no project, nor is what lies above it.
+repository's memory. A submodule is a repository, and a project of its own. So is a repository of Jujutsu or Mercurial,
+and one of git without a checkout. A home folder that is a repository (of settings, say) is no project, nor is what lies
+above it. Symbolic links are followed, as git does.
 
 Two repositories may have one folder name. The first that is seen on this machine has the name; another one's holds its
 origin or its path as well. Which is which is kept in files, one a name, in the user's state folder.
@@ -29,6 +30,12 @@ _VALUE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*\Z")
 #: An address of git as `HOST/PATH`: a user, a password, a port and how it is reached do not tell repositories apart.
 _ADDRESS = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^:/]+)(?::\d+(?=/))?[:/]+(.+?)/*(?:\.git)?/*\Z")
 
+#: Names before that of a host by which it is reached as well, and hosts to which capitals are small letters.
+_OTHER_NAMES, _CASELESS_HOSTS = (
+    re.compile(r"\A(?:www|ssh|altssh)\.(?=[^.]+\.[^.]+\Z)"),
+    ("github.com", "gitlab.com", "bitbucket.org"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Repository:
@@ -46,9 +53,13 @@ def find_project(folder: Path) -> str:
 
 def find_repository(folder: Path) -> Repository | None:
     """Return the repository that a folder is in; None outside of any, and in a home folder that is one."""
-    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises where there is none
-    if root is None or not root.name or _resolve(root) in (_resolve(home), *_resolve(home).parents):
+    try:
+        folder = _resolve(folder)
+    except ValueError:  # a name that no folder can have
+        return None
+    root = next((one for one in (folder, *folder.parents) if _is_root(one)), None)
+    home = _resolve(Path(os.path.expanduser("~")))  # noqa: PTH111 - Path.home() raises where there is none
+    if root is None or not root.name or root in (home, *home.parents):
         return None
     main, shared = _find_main(root)
     return Repository(str(_resolve(main)), _read_origin(shared / "config", main))
@@ -74,23 +85,55 @@ def state_folder() -> Path:
     return Path(os.path.expanduser(told)) / "afterturn" / "projects"  # noqa: PTH111
 
 
+def _is_root(folder: Path) -> bool:
+    try:
+        return any((folder / name).exists() for name in (".git", ".jj", ".hg")) or _is_bare(folder)
+    except OSError:
+        return False
+
+
+def _is_bare(folder: Path) -> bool:
+    """Return whether a folder is itself one of git, which a `.git` is as well."""
+    return folder.name != ".git" and (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+
+
 def _find_main(root: Path) -> tuple[Path, Path]:
     """Return the main checkout of a checkout, and the folder of git that all of its worktrees share."""
+    if _is_bare(root):
+        return _name_shared(root), root
     inside = root / ".git"
+    if not inside.exists() and (root / ".jj").exists():
+        return _find_main_of_jujutsu(root)
     told = None if inside.is_dir() else _GITDIR.match(_read_text(inside))
-    if told is None:
-        return root, inside
-    own = root / told[1].strip()
+    return (root, inside) if told is None else _find_main_elsewhere(root, root / told[1].strip())
+
+
+def _find_main_elsewhere(root: Path, own: Path) -> tuple[Path, Path]:
+    """Return the same for a checkout whose `own` folder of git lies elsewhere."""
     common = _read_text(own / "commondir").strip()
     if not common:
         return root, own  # a submodule, or a folder of git that lies elsewhere
     shared = Path(os.path.normpath(own / common))
     if shared.name == ".git":
         return shared.parent, shared
-    # The worktree of a submodule, or of a repository without a checkout: that may lie in the folder of its worktrees.
+    # The worktree of a submodule, or of a repository without a checkout.
     if worktree := _read_config(shared / "config").get("core.worktree"):
         return Path(os.path.normpath(shared / worktree)), shared
-    return (shared.parent if shared.name.startswith(".") else shared), shared
+    return _name_shared(shared), shared
+
+
+def _name_shared(shared: Path) -> Path:
+    """Return what names a repository without a checkout: where it is hidden, the folder of its worktrees."""
+    return shared.parent if shared.name.startswith(".") else shared
+
+
+def _find_main_of_jujutsu(root: Path) -> tuple[Path, Path]:
+    """Return the main workspace of one of Jujutsu, and its folder of git."""
+    repo = root / ".jj" / "repo"
+    if told := "" if repo.is_dir() else _read_text(repo).strip():
+        repo = Path(os.path.normpath(root / ".jj" / told))
+    main = repo.parent.parent
+    return main, main / ".git" if (main / ".git").is_dir() else repo / "store" / "git"
 
 
 def _qualify(name: str, repository: Repository) -> str:
@@ -145,7 +188,13 @@ def _read_origin(config: Path, main: Path) -> str:
     if "://" not in url and (url.startswith((".", "/", "~")) or ":" not in url):
         return str(_resolve(main / os.path.expanduser(url))) if url else ""  # noqa: PTH111
     found = _ADDRESS.match(url)
-    return f"{found[1].lower()}/{found[2]}" if found else url
+    return _join_address(found[1].lower(), found[2]) if found else url
+
+
+def _join_address(host: str, path: str) -> str:
+    """Return a host and a path as one text, in one form where a host has several names, or takes capitals for small."""
+    host = _OTHER_NAMES.sub("", host)
+    return f"{host}/{path.lower() if host in _CASELESS_HOSTS else path}"
 
 
 def _read_config(file: Path) -> dict[str, str]:

@@ -384,6 +384,7 @@ def test_a_chat_of_whatsapp_keeps_its_times_and_lines(chat: str, second: int) ->
         "24/12/23, 8:16 p.\u00a0m. - {}",
         "\u200f٢٤/١٢/٢٠٢٣، ٨:١٦ م - {}",
         "\u200e[24.12.23, 20:16:00] ~\u202f{}",
+        "24/12/2566 20:16 - {}",
     ],
 )
 def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
@@ -409,6 +410,8 @@ def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
         (f"{CANOE} \u200e<Diese Nachricht wurde bearbeitet.>", CANOE),
         (f"\u200e{CANOE}", CANOE),
         ("<sigh>", "<sigh>"),
+        ("<המדיה לא נכללה>", None),
+        ("<Média vynechána>", None),
         ("example.org (look)", "example.org (look)"),
         ("the image omitted by the editor", "the image omitted by the editor"),
     ],
@@ -416,6 +419,16 @@ def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
 def test_what_whatsapp_writes_itself_is_nobodys_words(written: str, kept: str | None) -> None:
     chat = f"24/12/2023, 20:15 - Bo: ok\n24/12/2023, 20:16 - Kim: {written}\n"
     assert [turn[0][1:3] for turn in said(chat)] == [("Bo", "ok"), *([("Kim", kept)] if kept else [])]
+
+
+def test_what_whatsapp_tells_of_a_group_is_nobodys_words() -> None:
+    chat = (
+        "[24.12.23, 20:15:00] Trip: \u200eBo created this group\n"
+        '[24.12.23, 20:15:01] Kim changed the group name from "Trip" to "Trip: Ghent"\n'
+        f"[24.12.23, 20:16:00] Kim: {CANOE}\n[24.12.23, 20:17:00] Bo: \u200eMissed voice call\n"
+        "[24.12.23, 20:18:00] Bo: \u200eLocation: https://maps.example.org\n"
+    )
+    assert [turn[0][1:3] for turn in said(chat)] == [("Kim", CANOE), ("Bo", "Location: https://maps.example.org")]
 
 
 @each_row(
@@ -486,6 +499,190 @@ def test_a_session_file_of_a_coding_agent_is_read_as_its_hooks_store_it(agent: s
     assert lost.error == "lines that are not JSON: 1"
 
 
+def lines(*values: Any) -> str:
+    return "".join(f"{json.dumps(value)}\n" for value in values)
+
+
+def event_of_copilot(kind: str, **data: Any) -> dict[str, Any]:
+    return {"type": kind, "data": data, "timestamp": AT}
+
+
+def wrapped(kind: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "message", "timestamp": AT, "message": {"role": kind, "content": [*parts], **more}}
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+GEMINI = {"sessionId": "g", "projectHash": "h", "startTime": AT, "lastUpdated": AT}
+ENVIRONMENT = text_part("<environment_details>\n# Open Tabs\nCargo.toml\n</environment_details>")
+#: Session files of agents, and exports, in which a person says CANOE and a model ok; all else is the program's.
+SESSIONS: dict[str, str] = {
+    "gemini cli": lines(
+        GEMINI,
+        {"id": "0", "timestamp": AT, "type": "user", "content": "a draft"},
+        {"$rewindTo": "0"},
+        {"id": "1", "timestamp": AT, "type": "user", "content": [{"text": CANOE}]},
+        {"$set": {"lastUpdated": AT}},
+        {"id": "2", "timestamp": AT, "type": "gemini", "content": ""},
+        {"id": "2", "timestamp": AT, "type": "gemini", "content": "ok"},
+        {"id": "3", "timestamp": AT, "type": "info", "content": "There is a newer version"},
+    ),
+    "goose": lines(
+        {"working_dir": "/w", "description": "sale", "message_count": 2},
+        {"role": "user", "created": SECONDS, "content": [text_part(CANOE)]},
+        {"role": "assistant", "created": SECONDS, "content": [text_part("ok")]},
+    ),
+    "qwen code": lines(
+        {"type": "user", "uuid": "1", "parentUuid": None, "timestamp": AT, "message": {"parts": [{"text": CANOE}]}},
+        {"type": "assistant", "uuid": "2", "parentUuid": "1", "message": {"parts": [{"text": "ok"}]}},
+    ),
+    "copilot": lines(
+        event_of_copilot("session.start", sessionId="s"),
+        event_of_copilot("session.info", message="Signed in"),
+        event_of_copilot("user.message", content=CANOE, transformedContent=f"<date>today</date>{CANOE}"),
+        event_of_copilot("assistant.message", content="ok"),
+    ),
+    "pi": lines(
+        {"type": "session", "version": 3, "id": "s", "timestamp": AT},
+        wrapped("user", text_part(CANOE)),
+        wrapped("assistant", text_part("ok")),
+        {"type": "model_change", "modelId": "m", "timestamp": AT},
+    ),
+    "droid": lines(
+        {"type": "session_start", "id": "s"},
+        wrapped("user", text_part("<system-reminder>it is late</system-reminder>"), text_part(CANOE)),
+        wrapped("assistant", text_part("ok")),
+    ),
+    "kimi": lines(
+        {"role": "_checkpoint", "id": 0}, {"role": "user", "content": CANOE, "timestamp": AT},
+        {"role": "assistant", "content": "ok"}, {"role": "_usage", "token_count": 3},
+    ),
+    "cline": json.dumps([
+        {"role": "user", "ts": SECONDS * 1000, "content": [text_part(f"<task>\n{CANOE}\n</task>"), ENVIRONMENT]},
+        {"role": "assistant", "content": [text_part("ok")]},
+    ]),
+    "claude code as one array": json.dumps([
+        {**line, "parentUuid": None, "sessionId": "s"} for line in AGENTS["claude-code"][1:]
+    ], indent=1),
+    "claude code's stream": lines(
+        {"type": "system", "subtype": "init", "uuid": "0", "session_id": "s"},
+        *({**line, "parent_tool_use_id": None} for line in AGENTS["claude-code"][1:]),
+        {**AGENTS["claude-code"][1], "uuid": "9", "parent_tool_use_id": "toolu_1", "message": {"content": "Search"}},
+        {"type": "result", "subtype": "success", "result": "ok"},
+    ),
+    "open webui without a list": json.dumps([{"id": "c", "chat": {"history": {"currentId": "2", "messages": {
+        "1": {"id": "1", "parentId": None, "role": "user", "content": CANOE, "timestamp": SECONDS},
+        "2": {"id": "2", "parentId": "1", "role": "assistant", "content": "ok"},
+        "3": {"id": "3", "parentId": "1", "role": "assistant", "content": "another answer"},
+    }}}}]),
+    "librechat, one within the other": json.dumps({"conversationId": "c", "messagesTree": [
+        {"messageId": "1", "isCreatedByUser": True, "sender": "User", "text": CANOE, "createdAt": AT, "children": [
+            {"messageId": "2", "isCreatedByUser": False, "sender": "m", "text": "", "content": [text_part("ok")]},
+        ]},
+    ]}),
+}  # fmt: skip
+
+
+@each_row("program", SESSIONS)
+def test_of_a_session_only_what_person_and_model_said_is_kept(program: str) -> None:
+    [item] = read(SESSIONS[program])
+    assert isinstance(item, ParsedTurn)
+    [asked, told] = said(SESSIONS[program])[0]
+    assert (asked[0], text_of(asked[2])) == ("user", CANOE)
+    assert str(asked[3]).startswith("2024-05-05")
+    assert (told[0], text_of(told[2])) == ("assistant", "ok")
+
+
+def test_what_cline_writes_as_the_user_s_is_the_tool_s() -> None:
+    asked = {"role": "user", "content": [text_part(f"<task>{CANOE}</task>"), ENVIRONMENT]}
+    read_file = {"role": "user", "content": [text_part("[read_file for 'a'] Result:"), text_part("x"), ENVIRONMENT]}
+    [turn] = said(json.dumps([asked, {"role": "assistant", "content": "<read_file/>"}, read_file]))
+    assert [role for role, *_ in turn] == ["user", "assistant", "tool"]
+
+
+#: Files in which nobody speaks, or in a form that is not known: their words are nobody's.
+NOBODY: dict[str, str] = {
+    "lines of events": lines({"type": "track", "event": "x"}, {"type": "page", "name": "y"}),
+    "an array of events": json.dumps([{"type": "click", "x": 1}, {"type": "view"}]),
+    "a map": json.dumps({"type": "FeatureCollection", "features": []}),
+    "events of codex": lines(
+        {"type": "thread.started", "thread_id": "t"},
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "ok"}},
+    ),
+    "a form of a mapping": json.dumps(
+        [{"mapping": {"1": {"id": "1", "message": {"fragments": [{"content": CANOE}]}}}}]
+    ),
+    "messages of another name": json.dumps(
+        {"participants": ["Kim"], "messages": [{"senderName": "Kim", "text": CANOE, "timestamp": SECONDS}]}
+    ),
+    "commits": json.dumps([{"type": "commit", "author": {"name": "Kim"}, "message": CANOE}]),
+    "a side chain": lines({"type": "user", "uuid": "1", "isSidechain": True, "message": {"content": "Search"}}),
+    "an unknown document": json.dumps({"value": "x", "requests": [{"message": {"text": CANOE}}]}, indent=1) + " " * 99,
+    "lines behind an unknown one": lines({"user_name": "Kim", "value": 1}, {"name": "Kim", "mes": CANOE}),
+}
+
+
+@each_row("kind", NOBODY)
+def test_a_file_in_which_nobody_speaks_is_refused(kind: str) -> None:
+    form = detect_format(NOBODY[kind].encode())
+    found = [] if form is None else read(NOBODY[kind])
+    assert form is None or [type(one) for one in found] == [Unrecognised]
+
+
+@each_row("empty", ["[]", '{"messages": []}'])
+def test_an_export_without_messages_is_empty(empty: str) -> None:
+    assert read(empty) == []
+
+
+QUOTED = "I live in Rome"
+
+
+@each_row(
+    "document",
+    [
+        {"messages": [telegram(CANOE), telegram(QUOTED, id=2, forwarded_from="Bo")]},
+        {"messages": [telegram(CANOE), telegram(QUOTED, id=2, forwarded_from=None)]},
+        {"value": [{
+            "messageType": "message", "createdDateTime": AT, "from": {"user": {"displayName": "Kim"}},
+            "body": {"contentType": "html", "content": (
+                '<blockquote itemscope itemtype="http://schema.skype.com/Reply" itemid="1"><strong>Bo</strong>'
+                f"<p>{QUOTED}</p></blockquote><p>{CANOE}</p>"
+            )},
+        }]},
+        {"conversations": [{"id": "8:bo", "MessageList": [{
+            "from": "8:kim", "displayName": "Kim", "messagetype": "RichText", "originalarrivaltime": AT,
+            "content": f'<quote author="bo"><legacyquote>[1] Bo: </legacyquote>{QUOTED}</quote>{CANOE}',
+        }]}]},
+        {"messages": [{
+            "type": "m.room.message", "sender": "Kim", "origin_server_ts": SECONDS * 1000,
+            "content": {"body": f"> <@bo:example.org> {QUOTED}\n> and more\n\n{CANOE}",
+                        "m.relates_to": {"m.in_reply_to": {"event_id": "$0"}}},
+        }]},
+    ],
+)  # fmt: skip
+def test_what_is_quoted_or_forwarded_is_not_said_by_who_sends_it(document: Any) -> None:
+    told = [one for turn in said(json.dumps(document)) for one in turn]
+    assert [text for _role, name, text, _at in told if name == "Kim"] == [CANOE]
+
+
+def test_a_program_in_matrix_is_no_person_and_an_edit_is_its_new_text() -> None:
+    notice = {"type": "m.room.message", "sender": "@bot:x", "content": {"msgtype": "m.notice", "body": "Built."}}
+    edited = {"body": f"* {CANOE}", "m.new_content": {"body": CANOE}, "m.relates_to": {"rel_type": "m.replace"}}
+    person = {"type": "m.room.message", "sender": "@kim:x", "content": edited}
+    assert [turn[0][:3] for turn in said(json.dumps({"messages": [notice, person]}))] == [
+        ("assistant", "@bot:x", "Built."),
+        ("user", "@kim:x", CANOE),
+    ]
+
+
+@each_row("end", ["\n", "\r\n", "\r"])
+def test_each_line_of_a_transcript_is_its_own_speaker_s_whatever_ends_it(end: str) -> None:
+    told = said(end.join(["Kim: hello", "Bo: hi", "Kim: bye", ""]))
+    assert [turn[0][1:3] for turn in told] == [("Kim", "hello"), ("Bo", "hi"), ("Kim", "bye")]
+
+
 UNKNOWN = {
     "a log": "INFO: server started\nINFO: listening on 8080\nERROR: it failed\n",
     "a log with times": "2024-05-05 10:00:00 INFO: started\n2024-05-05 10:00:01 INFO: stopped\n",
@@ -495,6 +692,10 @@ UNKNOWN = {
     "a list in yaml": "- name: a\n  value: b\n",
     "cloud formation": "Resources:\n  Bucket:\n    Type: AWS\n",
     "a mail": "From: Kim <kim@example.org>\nTo: Bo <bo@example.org>\nSubject: the canoe\n\nHi\n",
+    "a german mail": "Von: Kim\nGesendet: Montag\nAn: Bo\nBetreff: Kanu\n\nHallo\n",
+    "a french mail": "De: Kim\nEnvoyé: lundi\nÀ: Bo\nObjet: canoë\n",
+    "minutes": "Attendees: Kim, Bo\nAgenda: the canoe\nDecision: sell it\n",
+    "fields that come once": "Ort: Gent\nPreis: 300\nFarbe: rot\nZustand: gut\n",
     "headers": "Host: example.org\nAccept: text/html\nUser-Agent: curl\n",
     "a stack trace": "ValueError: no such canoe\nKeyError: 'x'\n",
     "identifiers": "max_retries: 3\ntimeout_s: 5\n",

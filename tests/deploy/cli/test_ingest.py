@@ -356,6 +356,24 @@ def test_a_chat_that_went_on_stores_what_is_new_alone(stacked: Stacked) -> None:
     assert stored == ["one", "1", "two", "2", "and more", "and more"]
 
 
+def test_a_coding_agents_turn_that_went_on_stores_what_is_new_alone(stacked: Stacked) -> None:
+    def said(kind: str, uid: str, text: str, minute: int) -> dict[str, Any]:
+        message = {"role": kind, "content": [{"type": "text", "text": text}]}
+        at = f"2026-03-02T09:{minute}:00Z"
+        return {"type": kind, "uuid": uid, "parentUuid": None, "timestamp": at, "message": message}
+
+    session = [said("user", "p", "Fix the mill", 30), said("assistant", "a1", "First attempt done.", 31)]
+    for more in ([], [said("assistant", "a2", "The gear has 17 teeth.", 32)], [said("assistant", "a3", "Oiled.", 33)]):
+        session += more
+        file = stacked.write("session.jsonl", "".join(f"{json.dumps(line)}\n" for line in session))
+        counts, status = stacked.counted(file)
+        assert (counts["accepted"], counts["conflicts"], status) == (1, 0, 0)
+        again, status = stacked.counted(file)
+        assert (again["accepted"], again["duplicates"], again["conflicts"], status) == (0, 1, 0, 0)
+    stored = [m["content"] for _at, body in stacked.double.turns.values() for m in json.loads(body)["messages"]]
+    assert stored == ["Fix the mill", "First attempt done.", "The gear has 17 teeth.", "Oiled."]
+
+
 def test_a_chat_whose_answer_was_changed_is_in_conflict(stacked: Stacked) -> None:
     for answer, expected in (("1", (1, 0)), ("changed", (0, 1))):
         said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": answer}]

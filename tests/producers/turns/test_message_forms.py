@@ -41,6 +41,8 @@ HUMAN: dict[str, dict[str, Any]] = {
     "discord": {"type": "Default", "author": {"name": "Kim", "isBot": False}, "content": FERRY},
     "a line of an agent": {"type": "user", "uuid": "u", "message": {"role": "user", "content": FERRY}},
     "cohere": {"role": "USER", "message": FERRY},
+    "zep": {"role": "Kim", "role_type": "user", "content": FERRY},
+    "copilot": {"type": "user.message", "data": {"content": FERRY}},
 }
 #: Messages that leave open who speaks.
 NOBODY: dict[str, dict[str, Any]] = {
@@ -55,6 +57,15 @@ NOBODY: dict[str, dict[str, Any]] = {
     "words in another one": {"role": "assistant", "body": FERRY},
     "a role alone": {"role": "user"},
     "an unknown kind of LangChain": {"type": "remove", "data": {"content": FERRY}},
+    "what LangChain cannot write": {"lc": 1, "type": "not_implemented", "id": ["HumanMessage"], "repr": FERRY},
+    "words beside an empty content": {"role": "user", "content": "", "text": FERRY},
+    "words beside no content": {"role": "user", "content": None, "text": FERRY},
+    "parts beside an empty content": {"role": "user", "content": "", "contentParts": [{"type": "text", "text": FERRY}]},
+    "a part of text without it": {"role": "user", "content": [{"type": "text", "content": FERRY}]},
+    "another part without it": {"role": "user", "content": [{"type": "markdown", "content": FERRY}]},
+    "a list as a part": {"role": "user", "content": [[FERRY]]},
+    "a prompt of an unknown type": {"type": "prompt", "prompt": FERRY},
+    "a message of an unknown type": {"type": "event", "event": {"role": "user", "content": FERRY}},
 }
 
 
@@ -72,7 +83,10 @@ async def test_words_of_nobody_known_are_refused(ana: Tenant, form: str, way: st
     answer = await hand_in(ana, NOBODY[form], way)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
     [problem] = answer.json()["error"]["details"]["problems"]
-    told = ("looked for", "human is read as user", "must have", "whether a person or a model", "required")
+    told = (
+        *("looked for", "human is read as user", "must have", "whether a person or a model", "required"),
+        *("beside it", "not_implemented", "must be a text", "valid"),
+    )
     assert any(one in problem["problem"] for one in told)
     assert FERRY not in answer.text
 
@@ -129,6 +143,24 @@ def test_a_tool_s_answer_that_anthropic_sends_as_the_user_s_is_the_tool_s() -> N
         "content": "42 degrees",
         "tool_call_id": "t",
     }
+
+
+@each_row(
+    "field, part",
+    [
+        ("parts", {"functionResponse": {"name": "look", "response": {"output": "42 degrees"}}}),
+        ("content", {"toolResult": {"toolUseId": "t", "content": [{"text": "42 degrees"}]}}),
+        (
+            "content",
+            {"type": "toolResponse", "id": "t", "toolResult": {"value": [{"type": "text", "text": "42 degrees"}]}},
+        ),
+        ("content", {"type": "tool-result", "toolCallId": "t", "output": {"type": "text", "value": "42 degrees"}}),
+    ],
+)
+def test_a_tool_s_answer_that_others_send_as_the_user_s_is_the_tool_s(field: str, part: dict[str, Any]) -> None:
+    known = recognise_message({"role": "user", field: [part]})
+    assert known["role"] == "tool"
+    assert "42 degrees" in known["content"]
 
 
 def test_calls_of_langchain_become_those_of_a_chat_completion() -> None:

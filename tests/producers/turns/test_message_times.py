@@ -60,6 +60,7 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
         *("yesterday", "", 0, 5, -1, True, None, 1e300, float("nan"), float("inf"), "9" * 30, -(10**25)),
         *("10:32", "05/06/2023", "Mayday 24, 2023", "31 Feb 2023", "May 24, 2023 25:00", "2023", "x" * 100_000),
         *({"seconds": None}, {}, [2023], [2023, 13, 1], [True, 1, 1]),
+        *(638_205_192_000_000_000, 13_329_396_000_000_000),  # ticks of .NET and microseconds of WebKit, of 2023
     ],
 )
 def test_what_is_no_time_is_none(value: Any) -> None:
@@ -86,7 +87,13 @@ async def test_a_message_whose_time_cannot_be_read_is_refused(ana: Tenant, way: 
     assert await said_at(ana) == {}
 
 
-@each_row("field", ["timestamp", "created_at", "createdAt", "create_time", "date", "ts", "time", "sent_at"])
+@each_row(
+    "field",
+    [
+        *("timestamp", "created_at", "createdAt", "create_time", "date", "ts", "time", "sent_at", "sentAt", "datetime"),
+        *("inserted_at", "create_at", "createTime", "send_date", "posted_at", "received_at", "timestampMs", "at"),
+    ],
+)
 def test_a_time_is_found_under_the_names_that_programs_give_it(field: str) -> None:
     assert find_moment({"role": "user", "content": "x", field: SECONDS}) == AT
     assert find_moment({"role": "user", "content": "x", "metadata": {field: SECONDS}}) == AT
@@ -97,7 +104,7 @@ def test_seconds_and_milliseconds_of_the_api_are_the_same_time(value: Any) -> No
     assert parse_moment(value) == AT
 
 
-@each_row("value", [0, 1, 99_999_999, SECONDS * 10**6, True, 1.5])
+@each_row("value", [0, 1, -1, 99_999_999, SECONDS * 10**6, True, 1.5])
 def test_a_number_that_would_be_the_first_day_of_1970_is_refused(value: Any) -> None:
     with pytest.raises(PydanticCustomError):
         parse_moment(value)
