@@ -198,7 +198,8 @@ async def wait_until_drained(
 ) -> DrainState:
     """Count until nothing is undone or `timeout_s` is over, and return the last count.
 
-    `seen` is called with every count, `say` with a line of progress every REPORT_INTERVAL_S seconds.
+    `seen` is called with every count, `say` with the first that is not zero, and with progress every REPORT_INTERVAL_S
+    seconds.
     """
     begun = said = time.monotonic()
     before: DrainState | None = None
@@ -208,11 +209,11 @@ async def wait_until_drained(
         undone = counts["pending"] + counts["running"]
         now = DrainState(undone, counts["dead"], counts["unknown"], time.monotonic() - begun)
         seen(now)
-        if now.done or now.waited_s >= timeout_s:
-            return now
-        if time.monotonic() - said >= REPORT_INTERVAL_S or before is None:
+        if not now.done and (before is None or time.monotonic() - said >= REPORT_INTERVAL_S):
             say(_describe_progress(now, before))
             said, before = time.monotonic(), now
+        if now.done or now.waited_s >= timeout_s:
+            return now
         pause = max(POLL_INTERVAL_S, (time.monotonic() - began) / COUNTING_SHARE)
         await asyncio.sleep(min(pause, max(0.0, timeout_s - now.waited_s)))
 
