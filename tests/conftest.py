@@ -13,6 +13,7 @@ import pytest_asyncio
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tests.emptied import Lender
 from tests.examples import SEARCH, examples
 from tests.figures import shown
 from tests.groups import group_by_fixtures
@@ -126,14 +127,33 @@ async def administrator(servers: tuple[TestPostgres, TestValkey]) -> AsyncIterat
         yield connection
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def lender(servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection) -> AsyncIterator[Lender]:
+    """The databases of this test process that serve one test after another."""
+    lender = Lender(servers[0], administrator)
+    yield lender
+    await lender.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def fresh_database(
     servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection
 ) -> AsyncIterator[TestPostgres]:
-    """A migrated database of one test alone, dropped afterwards."""
+    """A migrated database of one test alone, made for it and dropped afterwards.
+
+    A folder whose tests ask nothing of plans, statistics and sessions overrides it by `emptied_database`.
+    """
     database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
     yield database
     await database.drop(by=administrator)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def emptied_database(lender: Lender) -> AsyncIterator[TestPostgres]:
+    """A migrated, empty database of one test alone, which served others before it."""
+    kept = await lender.lend()
+    yield kept.postgres
+    lender.take_back(kept)
 
 
 @pytest.fixture(scope="session")

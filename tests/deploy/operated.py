@@ -25,6 +25,7 @@ from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 from tests.client.loopback import closed_port
+from tests.emptied import watch
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.targets import SEALING, hand_to
 
@@ -45,7 +46,7 @@ class Operated:
 
     def database(self) -> Database:
         app, operator = SecretStr(self.postgres.app_url), SecretStr(self.postgres.operator_url)
-        return Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
+        return watch(DatabaseSettings(url=app, operator_url=operator, pool_size=1), self.postgres)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Database]:

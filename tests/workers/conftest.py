@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
+import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 from sqlalchemy import Executable
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.ledger.ledger import Ledger
@@ -17,8 +17,9 @@ from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
 from store.tenancy.gateway_targets import GatewayTarget
+from tests.emptied import Lender, watch
 from tests.patience import BLOCKED, until
-from tests.servers import TestPostgres, TestValkey
+from tests.servers import TestPostgres
 from tests.watched import Watched
 from tests.workers.targets import hand_to
 
@@ -100,12 +101,18 @@ def settings_of(postgres: TestPostgres, pool_size: int = 4) -> DatabaseSettings:
 
 
 async def open_world(postgres: TestPostgres, pool_size: int = 4) -> World:
-    database = Watched(settings_of(postgres, pool_size), postgres.superuser_url)
+    database = watch(settings_of(postgres, pool_size), postgres)
     world = World(postgres, database, Ledger(database), TurnStore(database, now))
     await world.sql(
         "insert into afterturn.host_t (host_id, name) values (:host, 'default') on conflict do nothing", host=HOST
     )
     return world
+
+
+@pytest.fixture
+def fresh_database(emptied_database: TestPostgres) -> TestPostgres:
+    """A migrated, empty database of one test alone."""
+    return emptied_database
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -120,10 +127,10 @@ def turn_uuid(session: str, turn: str, bank: str = "default") -> UUID:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def elsewhere(servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection) -> AsyncIterator[World]:
+async def elsewhere(lender: Lender) -> AsyncIterator[World]:
     """Another database with the same tenant, empty."""
-    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
-    opened = await open_world(database)
+    kept = await lender.lend()
+    opened = await open_world(kept.postgres)
     yield opened
     await opened.database.close()
-    await database.drop(by=administrator)
+    lender.take_back(kept)
