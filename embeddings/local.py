@@ -37,6 +37,8 @@ _DIMENSIONS = 384
 _GENERATIONS = {Variant.LEAN: 1, Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
 #: More characters than 256 tokens of any written language hold; the rest is not even tokenised.
 _MAX_CHARACTERS = 8192
+#: Most tokens of one model run: larger batches take longer for each text.
+_BATCH_TOKENS = 256
 #: Bytes of a model's weights, at the beginning and at the end, by which its files are told apart.
 _HASHED_BYTES = 1_048_576
 #: A vector that is shorter has no direction.
@@ -144,7 +146,7 @@ class InProcessEmbedder(ABC):
 
     def _check(self, model: "TextEmbedding", folder: Path) -> None:
         """Find the model's dimension. Raises ModelMismatch where it is not the right model."""
-        vectors, _ = _run(model, [TEXTS[0]])
+        vectors, _ = _embed_batch(model, [TEXTS[0]])
         found = vectors.shape[1]
         if not 1 <= found <= MOST_DIMENSIONS:
             raise ModelMismatch(f"{folder} gives vectors of {found} numbers; {MOST_DIMENSIONS} is the most")
@@ -157,7 +159,7 @@ class InProcessEmbedder(ABC):
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         vectors[batches[0]] = found
         for batch in batches[1:]:
-            vectors[batch], ms = await loop.run_in_executor(thread, _run, model, [readable[i] for i in batch])
+            vectors[batch], ms = await loop.run_in_executor(thread, _embed_batch, model, [readable[i] for i in batch])
             took_ms += ms
         self._pace.learn(texts, took_ms)
         return vectors
@@ -174,8 +176,8 @@ class InProcessEmbedder(ABC):
         batches = [[0]]
         if len(readable) > 1:
             lengths = [model.token_count(text) for text in readable]
-            batches = list(group_by_length(lengths, self._settings.batch_tokens))
-        return model, readable, batches, *_run(model, [readable[i] for i in batches[0]])
+            batches = list(group_by_length(lengths, _BATCH_TOKENS))
+        return model, readable, batches, *_embed_batch(model, [readable[i] for i in batches[0]])
 
 
 class LocalEmbedder(InProcessEmbedder):
@@ -198,7 +200,7 @@ class LocalEmbedder(InProcessEmbedder):
         return model_folder(self._settings, self._cache)
 
     def _check(self, model: "TextEmbedding", folder: Path) -> None:
-        cosine = least_cosine(np.concatenate([_run(model, [text])[0] for text in TEXTS]))
+        cosine = least_cosine(np.concatenate([_embed_batch(model, [text])[0] for text in TEXTS]))
         if not cosine >= LEAST_COSINE:
             raise ModelMismatch(f"{folder} is not {self.name} (cosine {cosine:.2f}); remove it to make it anew")
 
@@ -269,7 +271,7 @@ def hash_model(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _run(model: "TextEmbedding", texts: list[str]) -> tuple[NDArray[np.float32], float]:
+def _embed_batch(model: "TextEmbedding", texts: list[str]) -> tuple[NDArray[np.float32], float]:
     """Return the vectors of one batch, and the milliseconds that they took.
 
     Processor time of this thread: other load on the machine must not make the model look slow, because recall would

@@ -30,6 +30,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 FIRST_GENERATION, GENERATIONS = 1000, 31_000
 #: Bytes of JSON around the texts of a request, and the most bytes of a character, escapes included.
 ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 6
+#: The most bytes of a reply for each text of a request: a vector of MOST_DIMENSIONS numbers.
+REPLY_BYTES_A_TEXT = 131_072
 #: The text that is embedded in place of an empty one, which services refuse.
 BLANK = " "
 
@@ -135,7 +137,7 @@ class RemoteEmbedder:
             settings = self._settings
             limits = EndpointLimits(
                 request_bytes=settings.batch_characters * BYTES_A_CHARACTER + ENVELOPE_BYTES,
-                reply_bytes=settings.max_reply_bytes,
+                reply_bytes=settings.batch_texts * REPLY_BYTES_A_TEXT + ENVELOPE_BYTES,
                 seconds=settings.timeout_seconds,
             )
             self._endpoint = Endpoint(settings.url, settings.api_key.get_secret_value(), limits)

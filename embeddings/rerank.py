@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from embeddings.errors import EmbedderClosed, RerankerUnusable
 from embeddings.hub import ModelKind, fetch_model
 from embeddings.readable_text import clean_text
-from embeddings.rerank_files import model_file
-from embeddings.settings import RerankerSettings
+from embeddings.settings import RerankerSettings, find_model_file
 
 if TYPE_CHECKING:
     from fastembed.rerank.cross_encoder import TextCrossEncoder
@@ -127,7 +126,7 @@ def _of_folder(folder: Path, threads: int) -> "TextCrossEncoder":
     name = str(folder)
     try:
         if not any(one["model"].lower() == name.lower() for one in TextCrossEncoder.list_supported_models()):
-            TextCrossEncoder.add_custom_model(name, ModelSource(hf=name), model_file=model_file(folder))
+            TextCrossEncoder.add_custom_model(name, ModelSource(hf=name), model_file=find_model_file(folder))
     except ValueError as error:
         raise RerankerUnusable(f"{folder} {error}") from None
     return _open_cross_encoder(name, threads, folder=name)

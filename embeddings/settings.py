@@ -8,13 +8,16 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
-from embeddings.rerank_files import model_file
 
 #: The path at which an OpenAI-compatible service turns texts into vectors.
 EMBEDDINGS_PATH = "/v1/embeddings"
 #: The files of a sentence model in a folder, as exporters to ONNX write them.
 MODEL_FILE = "model.onnx"
 MODEL_FILES = (MODEL_FILE, "tokenizer.json", "tokenizer_config.json", "config.json")
+#: The files of a cross-encoder: paths at which exporters put the model, of which the first that exists is taken, and
+#: its tokenizer.
+RERANKER_FILES = ("model.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_int8.onnx")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 #: Most numbers of a vector: an index at half precision takes no more.
 MOST_DIMENSIONS = 4000
 #: A model's name on the hub.
@@ -89,17 +92,22 @@ class RemoteSettings(BaseModel):
         description="time-out of one call with all its retries, in seconds; raise it for a service that often asks "
         "to wait",
     )
-    max_reply_bytes: int = Field(
-        default=8_388_608,
-        ge=65_536,
-        le=268_435_456,
-        description="most bytes of a reply that are read; raise it with batch_texts",
-    )
 
     @property
     def url(self) -> str:
         """The full URL of the endpoint. Raises ValueError."""
         return endpoint_url(self.base_url, EMBEDDINGS_PATH, allow_http=self.allow_http)
+
+
+def find_model_file(folder: Path) -> str:
+    """Return the path of a cross-encoder's model within its folder. Raises ValueError, which names what is missing."""
+    missing = [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
+    found = next((name for name in RERANKER_FILES if (folder / name).is_file()), None)
+    if found is None:
+        missing.append(RERANKER_FILES[0])
+    if found is None or missing:
+        raise ValueError(f"is no folder of a cross-encoder: there is no {', no '.join(missing)}")
+    return found
 
 
 class RerankerSettings(BaseModel):
@@ -124,7 +132,7 @@ class RerankerSettings(BaseModel):
     @classmethod
     def _can_be_loaded(cls, model: str) -> str:
         if model.startswith("/"):
-            model_file(Path(model))
+            find_model_file(Path(model))
         elif model and not HUB_NAME.fullmatch(model):
             raise ValueError("is neither an absolute path nor a hub's name such as organisation/model")
         return model
@@ -169,13 +177,6 @@ class EmbeddingSettings(BaseModel):
         ge=1,
         le=64,
         description="threads of one model run; raise it to shorten a call on machines with idle cores",
-    )
-    batch_tokens: int = Field(
-        default=256,
-        ge=1,
-        le=65536,
-        description="most tokens of one model run; raise it for throughput, at more memory and a longer wait for a "
-        "batch",
     )
     reranker: RerankerSettings = Field(default_factory=RerankerSettings)
 

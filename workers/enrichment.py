@@ -214,5 +214,5 @@ def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:
 
 def model_gate(database: Database, settings: EnrichmentSettings) -> Gate:
     """Return the gate (circuit breaker and rate limit) of the model that these settings name."""
-    policy = GatePolicy(settings.breaker_failures, settings.breaker_seconds, settings.turns_per_second, 8.0)
+    policy = GatePolicy(rate=settings.turns_per_second, burst=8.0)
     return Gate(database, gate_name("model", settings.base_url, settings.model), policy)

@@ -37,6 +37,8 @@ SPREAD_S = 2.0
 #: The shortest pause in seconds, even where a gateway asks for less.
 SHORTEST_PAUSE_S = 1.0
 
+#: Turns that the rate limit of a target lets through at once after a pause.
+BURST = 10.0
 #: Statuses of a row for which a call was made, or may have been.
 BEGUN = frozenset({"adding", "added", "flushing"})
 
@@ -225,7 +227,7 @@ def gate_policy(settings: DeliverySettings) -> GatePolicy:
         threshold=settings.breaker_failures,
         cooldown_s=settings.breaker_seconds,
         rate=settings.turns_per_second,
-        burst=settings.burst,
+        burst=BURST,
     )
 
 

@@ -158,13 +158,6 @@ class DeliverySettings(ServiceSettings):
         description="rate limit of one gateway target, in turns a second; 0 is no limit; set it where the gateway "
         "answers 429",
     )
-    burst: int = Field(
-        default=10,
-        ge=1,
-        le=100_000,
-        description="turns that the rate limit lets through at once after a pause; lower it for a gateway that bears "
-        "no bursts",
-    )
     scope: tuple[Scope, ...] = Field(
         default=("current_chat", "resources"),
         min_length=1,
@@ -254,26 +247,6 @@ class EnrichmentSettings(ServiceSettings):
         le=200,
         description="most facts of a turn's speakers that are sent with it, so that the model can name one that no "
         "longer holds; 0 sends none; lower it for a model with a small context",
-    )
-    max_reply_bytes: int = Field(
-        default=2_097_152,
-        ge=1024,
-        le=67_108_864,
-        description="most bytes of a reply that are read; raise it for a service that sends long replies",
-    )
-    breaker_failures: int = Field(
-        default=5,
-        ge=1,
-        le=1000,
-        description="failures in a row that open the circuit breaker; raise it for a service with frequent single "
-        "failures",
-    )
-    breaker_seconds: float = Field(
-        default=30.0,
-        gt=0,
-        le=3600,
-        description="seconds until an open circuit breaker lets a call through again; raise it for a service that "
-        "recovers slowly",
     )
     turns_per_second: float = Field(
         default=0.0,

@@ -35,6 +35,7 @@ from store.plugin.nearness_queries import BEST, SCORE_DIGITS
 from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, select_nearest
 from store.plugin.vectors import CallersVector, probe_lists, read_dimensions, read_lists
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
+from store.recall.dense_arm import DenseArm
 from store.recall.lexical import ALONE, RankedUnits, rank_units
 from store.recall.meaning import TailCache
 from store.recall.question import EFFORT, Question, parse_question
@@ -198,11 +199,11 @@ class PluginSearch:
                 near = await _nearest_in_lists(scope, bank, lists, {**about, "limit": asked.limit})
                 if near is not None:
                     whole.remove(bank)
-                    best = _merge(best, near, asked.limit, pins_first=pins_first)
+                    best = _merge_memories(best, near, asked.limit, pins_first=pins_first)
             if whole:
                 one_by_one = {**scope.arguments, **about, "banks": list(whole), "limit": asked.limit}
                 near = await fetch_rows(connection, NEAREST, one_by_one)
-                best = _merge(best, near, asked.limit, pins_first=pins_first)
+                best = _merge_memories(best, near, asked.limit, pins_first=pins_first)
             return best
 
     async def find(
@@ -348,7 +349,7 @@ class PluginSearch:
             "vector": wanted.vector,
             "generation": wanted.model.generation,
             "near": self._near,
-            "weight": self._settings.ranking.dense_weight,
+            "weight": DenseArm.weight,
             "known": list(near.cosines),
             "cosines": list(near.cosines.values()),
             "units": [*read.words.units, *unsaid],
@@ -421,7 +422,7 @@ async def _nearest_in_lists(
     return [*near, *await fetch_rows(scope.connection, PINNED, here)] if about["pins_first"] else near
 
 
-def _merge(
+def _merge_memories(
     best: Sequence[StoredMemory], near: Sequence[DriverRow], limit: int, *, pins_first: bool
 ) -> list[StoredMemory]:
     """Return the best of both, at most `limit` and until they have MOST_BYTES."""

@@ -1,4 +1,4 @@
-"""Ends an answer where it stops helping: at the drop of its scores, without acknowledgements and echoes. Pure."""
+"""Ends an answer where it stops helping: at the drop of its scores, without acknowledgements and is_echo. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -7,9 +7,10 @@ from importlib.resources import files
 from store.recall.pool import AGENTS, Candidate
 from store.recall.question import Question
 from store.recall.rules import SAME, measure_sameness
-from store.recall.settings import EndSettings
 from store.recall.short_questions import ShortQuestions
 
+#: Least score of a unit in an answer of an open size, and its least share of the best score.
+FLOOR, SHARE = 0.1, 0.3
 #: Words, of several languages, of which acknowledgements and thanks consist.
 _COURTESY = frozenset((files("store.text") / "data" / "courtesy.txt").read_text(encoding="utf-8").split())
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
@@ -17,33 +18,31 @@ _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
 _MOST_WORDS = 16
 
 
-def select_helpful(
-    ranked: Sequence[tuple[Candidate, ShortQuestions, float]], question: Question, settings: EndSettings
-) -> list[int]:
+def select_helpful(ranked: Sequence[tuple[Candidate, ShortQuestions, float]], question: Question) -> list[int]:
     """Return the places of the units that an answer of an open size holds, of units with their scores, best first.
 
-    Left out are acknowledgements, earlier questions for the same, and units that score less than `floor`, or less than
-    `share` of the best one that is left. Thanks and assent ask for nothing. Pinned units stay.
+    Left out are acknowledgements, earlier questions for the same, and units that score less than FLOOR, or less than
+    SHARE of the best one that is left. Thanks and assent ask for nothing. Pinned units stay.
     """
-    if acknowledges(question.text):
+    if is_acknowledgement(question.text):
         return [place for place, (unit, _, _) in enumerate(ranked) if unit.pinned]
     helpful = [
         place
         for place, (unit, asking, _) in enumerate(ranked)
-        if unit.pinned or not (acknowledges(unit.text) or echoes(unit, asking, question))
+        if unit.pinned or not (is_acknowledgement(unit.text) or is_echo(unit, asking, question))
     ]
     top = max((ranked[place][2] for place in helpful if not ranked[place][0].pinned), default=0.0)
-    least = max(settings.floor, settings.share * top)
+    least = max(FLOOR, SHARE * top)
     return [place for place in helpful if ranked[place][0].pinned or ranked[place][2] >= least]
 
 
-def acknowledges(text: str) -> bool:
+def is_acknowledgement(text: str) -> bool:
     """Return whether a text says no more than that it was heard, or thanks."""
     words = _WORD.finditer(text[:200].lower().replace("\u2019", "'"))
     return all(nth < _MOST_WORDS and word[0] in _COURTESY for nth, word in enumerate(words))
 
 
-def echoes(unit: Candidate, asking: ShortQuestions, question: Question) -> bool:
+def is_echo(unit: Candidate, asking: ShortQuestions, question: Question) -> bool:
     """Return whether a unit only asks for the same as the question; among an agent's, also one that says it again."""
     asks_alone = asking.share >= 1 or (unit.role in AGENTS and asking.share > 0)
     return asks_alone and measure_sameness(asking.questions, question) >= SAME

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.pool import CandidatePool
-from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
 
@@ -25,8 +24,9 @@ class Arm(Protocol):
         """Whether the arm searches by the question's vector; the others may be queried before the model is done."""
         ...
 
-    def weight(self, settings: RecallSettings) -> float:
-        """Return the weight of the arm's scores in the sum."""
+    @property
+    def weight(self) -> float:
+        """The weight of the arm's scores in the sum, where a lexical score has weight 1."""
         ...
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:

@@ -21,6 +21,8 @@ COUNTED_CHARACTERS = 4_096
 FILLED = 1.25
 #: Number of passages, the best, that have their full size.
 FIRST = 10
+#: Share of an answer's budget that directives may take.
+DIRECTIVE_SHARE = 0.25
 
 
 def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
@@ -170,14 +172,14 @@ async def select_directives(
 ) -> tuple[tuple[Directive, ...], int]:
     """Return the directives, the most important first, that fit into an answer, and the tokens of their frame.
 
-    `directive_tokens` and `directive_share` limit the directives alone, `max_tokens` their frame with them.
+    `directive_tokens` and DIRECTIVE_SHARE limit the directives alone, `max_tokens` their frame with them.
     """
     if not directives:
         return (), 0
     lines = [print_directive(number, one, form) for number, one in enumerate(directives, 1)]
     frame = print_directives(directives[:1], form).replace(lines[0], "", 1)
     note, *sizes = counter.count_tokens([frame, *(f"{line}\n" for line in lines)])
-    share = settings.directive_tokens if max_tokens is None else int(max_tokens * settings.directive_share)
+    share = settings.directive_tokens if max_tokens is None else int(max_tokens * DIRECTIVE_SHARE)
     room = min(share, settings.directive_tokens)
     if max_tokens is not None:
         room = min(room, max_tokens - note)

@@ -27,7 +27,7 @@ from store.recall.dense_queries import (
 from store.recall.filters import is_filtered
 from store.recall.pool import AGENTS, CandidatePool
 from store.recall.question import find_named_speakers
-from store.recall.settings import RecallSettings
+from store.recall.rules import SPEAKER
 from store.recall.state import ArmResult, RecallState
 from store.recall.stored_vectors import IndexedVectors
 
@@ -57,11 +57,8 @@ class DenseArm:
     """The arm of meaning: the cosine of the question, names replaced, and each message mixed with its neighbours."""
 
     name = "dense"
+    weight = 0.85
     needs_vector = True
-
-    def weight(self, settings: RecallSettings) -> float:
-        """Return the weight of a cosine, where a lexical score has weight 1."""
-        return settings.ranking.dense_weight
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the nearest stored units; none if the question has no vector. `rank_tail_units` adds fresh texts."""
@@ -120,8 +117,7 @@ async def _find_nearest(
         all_units, in_lists = TOLD_AGENT, lists.told_agent
         named = _find_named(state)
         times = TOLD_AMONG if named is None else NAMED_AMONG
-        ranking = state.settings.ranking
-        arguments |= {"named": named, "named_more": ranking.speaker / (ranking.dense_weight or 1.0)}
+        arguments |= {"named": named, "named_more": SPEAKER / DenseArm.weight}
     arguments["looked_at"] = wanted * times
     if state.lists:
         rows = await fetch_rows(connection, in_lists, arguments)

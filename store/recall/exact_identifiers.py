@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from store.recall.pool import CandidatePool
 from store.recall.question import Question
-from store.recall.settings import RankingSettings
 from store.text.identifiers import Held, Identifier, SearchedText
 
 Scores = NDArray[np.float64]
@@ -18,7 +17,7 @@ Levels = tuple[Held, ...]
 IDENTIFIER = "identifier"
 
 
-def apply_identifier(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
+def apply_identifier(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with units that hold an identifier of the question raised just above those that miss it.
 
     A unit precedes another one if it holds at least as much of each identifier, and more of one of which the other
@@ -30,7 +29,7 @@ def apply_identifier(scores: Scores, pool: CandidatePool, question: Question, _r
     groups = _group_units(question.identifiers, pool)
     raised = scores.copy()
     for levels in sorted(groups, key=sum):
-        bound = max((raised[groups[other]].max() for other in groups if _precedes(levels, other)), default=-np.inf)
+        bound = max((raised[groups[other]].max() for other in groups if _holds_more(levels, other)), default=-np.inf)
         for index in sorted(groups[levels], key=lambda index: (scores[index], pool.candidates[index].unit_id)):
             if raised[index] > bound:
                 break
@@ -61,7 +60,7 @@ def _find_held(identifier: Identifier, texts: Sequence[SearchedText], pool: Cand
     return held
 
 
-def _precedes(levels: Levels, others: Levels) -> bool:
+def _holds_more(levels: Levels, others: Levels) -> bool:
     pairs = list(zip(levels, others, strict=True))
     more = any(own >= Held.PART and Held.NEAR <= other < own for own, other in pairs)
     return more and all(own >= other for own, other in pairs)

@@ -15,15 +15,12 @@ from store.memory.held_facts import settle_said
 from store.recall.asked_facts import AskedFacts, find_asked_facts
 from store.recall.filters import own_session
 from store.recall.pool import CandidatePool
-from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 
 #: Most messages that the arm finds, those of the newest facts.
 MESSAGES = 8
 #: Each older fact's message counts this share of the next newer one: of two homes the last is the current one.
 OLDER = 0.9
-#: The weight of a message that states the fact, where one that has all words of the question has 1.
-WEIGHT = 1.0
 NAME = "facts"
 
 # The messages of the facts of these kinds that hold. Without a user the facts are anybody's of the bank.
@@ -50,11 +47,8 @@ class FactArm:
     """The arm of facts: messages that state what the question asks about the asking person; most ask for none."""
 
     name = NAME
+    weight = 1.0
     needs_vector = False
-
-    def weight(self, _settings: RecallSettings) -> float:
-        """Return the weight of a message that states the fact."""
-        return WEIGHT
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the messages of the newest facts first; those of facts that no worker has written yet, too."""

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from store.recall.pool import CandidatePool
 from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
-from store.recall.rules import BY_PLACE, PINNED, RULES
-from store.recall.settings import RankingSettings
+from store.recall.rules import BY_PLACE, PINNED, PINS, RULES, raise_pinned
 
 Scores = NDArray[np.float64]
 
@@ -63,14 +62,15 @@ def fuse_scores(
     arms: Mapping[str, Scores],
     weights: Mapping[str, float],
     question: Question,
-    ranking: RankingSettings,
     *,
+    pins: int = PINS,
     without: Collection[str] = (),
 ) -> Ranking:
     """Return the pool ranked by the weighted sum of the arms' raw scores, adjusted by the rules; ties by unit id.
 
     All raw scores are defined between 0 and 1, so no scores are normalised per query. Rules named in `without` are
-    skipped. While some units of the pool have no vector, each arm's best units are placed among the first.
+    skipped. The best `pins` pinned units come first. While some units of the pool have no vector, each arm's best units
+    are placed among the first.
     """
     scores, placed = np.zeros(len(pool)), np.zeros(len(pool))
     for name, raw in arms.items():
@@ -79,10 +79,13 @@ def fuse_scores(
     judged = scores - placed if placed.any() else scores
     moved: dict[str, Scores] = {}
     for name, rule in ((name, rule) for name, rule in RULES if name not in without):
-        before, scores = scores, rule(scores, pool, question, ranking)
+        before, scores = scores, rule(scores, pool, question)
         if name not in BY_PLACE:
-            judged = scores if judged is before else rule(judged, pool, question, ranking)
+            judged = scores if judged is before else rule(judged, pool, question)
         moved[name] = scores - before
+    if PINNED not in without:
+        before, scores = scores, raise_pinned(scores, pool, pins)
+        moved[PINNED] = scores - before
     # A unit without a vector scores by its words alone: this rule lets it stand beside units that have one.
     if HEADS not in without and not pool.products.known[:, 0].all():
         after = raise_heads(scores, pool, arms, weights, HEADS_OF_ARM)

@@ -16,7 +16,7 @@ from store.recall.named_words import NamedWords
 from store.recall.question import EFFORT, find_named_speakers, put_in_first_person
 from store.recall.settings import RecallSettings
 from store.recall.state import BegunQuestion, RecallState
-from store.recall.tail import UnembeddedText, select_affordable, select_urgent
+from store.recall.tail import BACKLOG, UnembeddedText, select_affordable, select_urgent
 from store.recall.vector_writeback import VectorWriteback
 from store.text.terms import split_words
 
@@ -148,7 +148,7 @@ class QuestionEmbedder:
     def _is_flooded(self, state: RecallState) -> bool:
         """Return whether the bank's backlog is far larger than a tail."""
         full = len(state.unembedded) >= self._settings.fresh_tail_chunks
-        return full and state.freshness.pending >= self._settings.fresh_tail_backlog
+        return full and state.freshness.pending >= BACKLOG
 
 
 async def _embed_texts(embedder: Embedder, texts: Sequence[str], end: float) -> NDArray[np.float32] | str:

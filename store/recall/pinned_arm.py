@@ -6,12 +6,11 @@ the log, so a replay pins the same units.
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, FromClause, Integer, bindparam, select
+from sqlalchemy import ColumnElement, FromClause, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import has_not_expired
 from store.recall.pool import CandidatePool
-from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import UNIT, in_bank
 from store.sql_constants import inline
@@ -32,7 +31,7 @@ PINNED = (
     select(_UNIT.c.unit_id)
     .where(in_bank(_UNIT), _UNIT.c.active, is_pinned(_UNIT), has_not_expired(_UNIT))
     .order_by(_UNIT.c.position.desc())
-    .limit(bindparam("pinned", type_=Integer))
+    .limit(inline(MOST))
 )
 
 
@@ -45,11 +44,9 @@ class PinnedArm:
     """The arm of pins: pinned units, for every question."""
 
     name = "pinned"
+    #: They are put first after all rules, so that no session is raised by pins.
+    weight = 0.0
     needs_vector = False
-
-    def weight(self, _settings: RecallSettings) -> float:
-        """Return 0: the rule "pinned" puts them first, after all other rules, so that no session is raised by pins."""
-        return 0.0
 
     async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the pinned units, which `prepare_search` has read."""

@@ -21,7 +21,6 @@ from store.recall.ended_units import read_ended_units
 from store.recall.lexical import POSTING, Statistics
 from store.recall.names import NAMES, name_marks, resolve_names
 from store.recall.pending_facts import read_pending_facts
-from store.recall.pinned_arm import MOST
 from store.recall.preparation_queries import PREPARE, PREPARE_SKIPPING, WORDS
 from store.recall.query import RecallQuery
 from store.recall.question import EFFORT, parse_question, rename_speakers
@@ -52,7 +51,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     arguments = {
         **_tail_arguments(key, state),
         **filters.filter_parameters(query, state.bank, state.earlier, state.now),
-        **build_recent_parameters(state.now, question, state.settings),
+        **build_recent_parameters(state.now, question),
         "terms": [*terms, *name_marks(question)] if by_name else terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
@@ -112,7 +111,6 @@ def _tail_arguments(key: Mapping[str, Any], state: RecallState) -> Mapping[str, 
         "most": IN_PASSING,
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
-        "pinned": MOST if settings.ranking.pinned else 0,
         "directive_bytes": settings.directive_tokens * BYTES_PER_TOKEN,
         "directives": 0 if DIRECTIVES in state.query.without else settings.directives,
         "generation": state.generation,

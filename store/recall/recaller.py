@@ -44,8 +44,8 @@ from store.recall.question import EFFORT, find_named_speakers, parse_question
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
-from store.recall.rules import mute_lines
-from store.recall.settings import RankingSettings, RecallSettings
+from store.recall.rules import PINS, mute_lines
+from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer
 from store.recall.supersession import (
@@ -270,8 +270,8 @@ class Recaller:
         self, state: RecallState, arms: Sequence[Arm], pool: CandidatePool, wanted: int
     ) -> tuple[Sequence[Recalled], Evidence]:
         """Return the best `wanted` units of the pool, and the flags of their evidence."""
-        query, weights = state.query, {arm.name: arm.weight(state.settings) for arm in arms}
-        ranking_settings = _with_fewer_pins(state.settings.ranking, query.most)
+        query, weights = state.query, {arm.name: arm.weight for arm in arms}
+        pins = min(PINS, limit_pinned(query.most))
 
         def scored() -> tuple[CandidatePool, Mapping[str, NDArray[np.float64]]]:
             muted_pool = mute_lines(pool, state.question)
@@ -280,7 +280,7 @@ class Recaller:
             return muted_pool, scores
 
         def ranked() -> tuple[Ranking, Sequence[DistinctUnit]]:
-            ranking = fuse_scores(muted_pool, scores, weights, state.question, ranking_settings, without=query.without)
+            ranking = fuse_scores(muted_pool, scores, weights, state.question, pins=pins, without=query.without)
             return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), max(wanted, COMPARED)))
 
         def followed() -> tuple[Mapping[int, Sequence[int]], Sequence[tuple[int, int]]]:
@@ -347,12 +347,6 @@ def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:
     return settings if room == settings.candidates else settings.model_copy(update={"candidates": room})
 
 
-def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
-    """Return the ranking's settings with no more pinned units first than an answer of `k` has room for."""
-    most = limit_pinned(k)
-    return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
-
-
 async def _tell_times(items: Sequence[Recalled]) -> tuple[Recalled, ...]:
     """Return the items with the times that their texts name; other calls have their turn after every few texts."""
     told = list[Recalled]()
@@ -370,7 +364,7 @@ def _end_answer(
     """Return the places of the units, best first, up to where they stop helping."""
     places = [one.index for one in best]
     ranked = [(pool.candidates[at], pool.asking[at], float(ranking.scores[at])) for at in places]
-    return select_helpful(ranked, state.question, state.settings.end)
+    return select_helpful(ranked, state.question)
 
 
 def _build_recalled(

@@ -17,7 +17,6 @@ from store.recall.filters import filter_conditions, happened_at
 from store.recall.pool import CandidatePool
 from store.recall.question import Question
 from store.recall.rules import RECENT
-from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.schema import TIME, TURN, UNIT, in_bank
 from store.sql_constants import inline
@@ -74,11 +73,8 @@ class RecentArm:
     """The arm of recency: the newest messages of the last minutes that are not the assistant's."""
 
     name = RECENT
+    weight = 0.2
     needs_vector = False
-
-    def weight(self, settings: RecallSettings) -> float:
-        """Return the weight of newness, where a lexical score has weight 1."""
-        return settings.ranking.recent_weight
 
     async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the newest messages, the newest first; `prepare_search` has read them."""
@@ -90,13 +86,13 @@ class RecentArm:
         return ArmResult(list(scores), [], score)
 
 
-def build_recent_parameters(now: datetime, question: Question, settings: RecallSettings) -> Mapping[str, Any]:
+def build_recent_parameters(now: datetime, question: Question) -> Mapping[str, Any]:
     """Return the parameters of JUST_SAID, other than bank and filters.
 
     `until` allows for a caller's clock that is a little ahead of ours.
     """
-    # The range is empty, so that no message is read, where recency has no weight or is not asked about.
-    since = now - WINDOW if settings.ranking.recent_weight and question.wants_recent else now + SOON
+    # The range is empty, so that no message is read, where recency is not asked about.
+    since = now - WINDOW if question.wants_recent else now + SOON
     return {"since": since, "until": now + SOON}
 
 

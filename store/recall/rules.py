@@ -11,12 +11,11 @@ from store.recall.exact_identifiers import IDENTIFIER, apply_identifier
 from store.recall.lexical import Place
 from store.recall.pool import AGENTS, Candidate, CandidatePool
 from store.recall.question import Question, find_named_speakers
-from store.recall.settings import RankingSettings
 from store.text.terms import question_terms, split_words
 from store.text.times import tells_time
 
 Scores = NDArray[np.float64]
-Rule = Callable[[Scores, CandidatePool, Question, RankingSettings], Scores]
+Rule = Callable[[Scores, CandidatePool, Question], Scores]
 
 #: Share of a question's terms from which on another question is taken to ask for the same.
 SAME = 0.6
@@ -29,46 +28,50 @@ REPEATED = 3
 USER = "user"
 #: Roles of AGENTS that do not converse, such as tools.
 OUTPUT_ROLES = AGENTS - {"assistant"}
-#: Number of a session's best units whose mean is its score.
-BEST_OF_SESSION = 3
+#: Number of a session's best units whose mean is its score, and the weight of that mean.
+BEST_OF_SESSION, SESSION_WEIGHT = 3, 0.25
 
-#: Score added to a text that tells a time where a time is asked for.
-TIME_TOLD = 0.1
+#: Score added to units of the one speaker whom the question names, and to a text that tells a time where one is asked
+#: for.
+SPEAKER, TIME_TOLD = 0.13, 0.1
 #: Score added for each unit of the logarithm of a text's number of words, and words above which no more is added.
 SUBSTANCE, SUBSTANCE_WORDS = 0.03, 100
 #: Share of its score that a text loses that only asks, that an earlier question for the same loses, that a few words
 #: that only ask lose in an agent's memory, and that a message loses that a user sent an agent several times.
 SHORT_QUESTION, ECHO, ASKED_AGENT, AGAIN = 0.4, 0.5, 0.9, 0.8
-#: The names, in explanations, of an arm and three rules that raise a unit for where it stands or above another one, not
-#: for what it says: they rank, and are no evidence.
+#: Share of its score that a message of the assistant loses, a line of an agent or a tool of up to 30 words, and longer
+#: output of a tool.
+ASSISTANT, AGENT_LINE, TOOL_OUTPUT = 0.2, 0.8, 0.6
+#: The names, in explanations, of an arm, two rules and the pins: they raise a unit for where it stands or above another
+#: one, not for what it says. So they rank, and are no evidence.
 RECENT, SESSION, PINNED = "recent", "session", "pinned"
 BY_PLACE = frozenset({RECENT, SESSION, IDENTIFIER, PINNED})
-#: A score above any that arms and rules give together.
-ABOVE_ALL = 10.0
+#: Most pinned units that come first, and what raises them: more than arms and rules give together.
+PINS, ABOVE_ALL = 5, 10.0
 
 
-def apply_substance(scores: Scores, pool: CandidatePool, _question: Question, _ranking: RankingSettings) -> Scores:
+def apply_substance(scores: Scores, pool: CandidatePool, _question: Question) -> Scores:
     """Return the scores raised by a share of the logarithm of each unit's number of words."""
     raised: Scores = scores + SUBSTANCE * np.log1p(np.minimum(pool.words, SUBSTANCE_WORDS))
     return raised
 
 
-def apply_speaker(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_speaker(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with units of the one speaker whom the question names raised."""
     asked = find_named_speakers(question, {name for name in pool.speakers if name})
     if len(asked) != 1:
         return scores
-    return scores + ranking.speaker * pool.having(lambda unit: unit.speaker in asked)
+    return scores + SPEAKER * pool.having(lambda unit: unit.speaker in asked)
 
 
-def apply_time_told(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
+def apply_time_told(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with texts raised that tell a time, if the question asks when or how long."""
     if not question.time_words:
         return scores
     return scores + TIME_TOLD * pool.having(lambda unit: tells_time(unit.text, question.time_words))
 
 
-def apply_session(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_session(scores: Scores, pool: CandidatePool, _question: Question) -> Scores:
     """Return the scores raised by a share of the mean score of the three best units of each unit's session."""
     if not len(pool):
         return scores
@@ -81,11 +84,11 @@ def apply_session(scores: Scores, pool: CandidatePool, _question: Question, rank
     best = places < BEST_OF_SESSION
     means[sessions[best], places[best]] = scores[order[best]]
     means[-1] = 0.0
-    raised: Scores = scores + ranking.session * means.mean(axis=1)[pool.sessions]
+    raised: Scores = scores + SESSION_WEIGHT * means.mean(axis=1)[pool.sessions]
     return raised
 
 
-def apply_short_question(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
+def apply_short_question(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with short questions lowered, most of all those that ask for the same as the question.
 
     In an agent's memory the user's earlier questions and the agent's echoes of them are nearer to a question than any
@@ -101,16 +104,16 @@ def apply_short_question(scores: Scores, pool: CandidatePool, question: Question
     return held
 
 
-def apply_assistant(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_assistant(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with the assistant's messages lowered, an agent's short lines most, unless asked for."""
     if question.wants_assistant:
         return scores
-    lost = ranking.assistant * pool.having(lambda unit: unit.role == "assistant")
-    held: Scores = scores * (1 - np.where(pool.lines, ranking.agent_line, lost))
+    lost = ASSISTANT * pool.having(lambda unit: unit.role == "assistant")
+    held: Scores = scores * (1 - np.where(pool.lines, AGENT_LINE, lost))
     return held
 
 
-def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, _ranking: RankingSettings) -> Scores:
+def apply_repeated(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with messages lowered that a user sent an agent several times: orders, not statements."""
     if question.wants_assistant or not pool.has_agent:
         return scores
@@ -119,20 +122,20 @@ def apply_repeated(scores: Scores, pool: CandidatePool, question: Question, _ran
     return scores * (1 - AGAIN * again)
 
 
-def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with long tool output lowered: among many words some match any question."""
     if question.wants_assistant:
         return scores
     put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES) * ~pool.lines
-    return scores * (1 - ranking.tool_output * put_out)
+    return scores * (1 - TOOL_OUTPUT * put_out)
 
 
-def apply_pinned(scores: Scores, pool: CandidatePool, _question: Question, ranking: RankingSettings) -> Scores:
-    """Return the scores with the best pinned units, up to `ranking.pinned`, raised above all others, in their order."""
+def raise_pinned(scores: Scores, pool: CandidatePool, most: int) -> Scores:
+    """Return the scores with the best pinned units, `most` of them, raised above all others, in their order."""
     places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
     places.sort(key=lambda index: (-scores[index], pool.candidates[index].unit_id))
     raised = scores.copy()
-    raised[places[: ranking.pinned]] += ABOVE_ALL
+    raised[places[:most]] += ABOVE_ALL
     return raised
 
 
@@ -147,7 +150,6 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("repeated", apply_repeated),
     ("tool output", apply_tool_output),
     (IDENTIFIER, apply_identifier),
-    (PINNED, apply_pinned),
 )
 
 

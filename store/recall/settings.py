@@ -1,80 +1,8 @@
-"""Defines the settings of recall.
-
-The ranking's defaults were chosen on four kinds of talk, with one left out in turn (docs/recall_experiments.md).
-Change one only after a run of `afterturn bench recall --quality` on your own data.
-"""
+"""Settings of recall. The weights of the ranking are constants beside the arms and rules that they belong to."""
 
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
-
-
-class RankingSettings(BaseModel):
-    """Weights of the ranking; a unit's lexical score is its share of the question's words, from 0 to 1, at weight 1."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    dense_weight: float = Field(
-        default=0.85,
-        ge=0,
-        le=10,
-        description="weight of the cosine of question and unit, beside 1 for words; raise it where questions use "
-        "other words than texts",
-    )
-    time_weight: float = Field(
-        default=0.3,
-        ge=0,
-        le=10,
-        description="score added to a unit of the time that the question names; raise it where dates decide",
-    )
-    recent_weight: float = Field(
-        default=0.2,
-        ge=0,
-        le=10,
-        description="score added to messages a few minutes old where the question asks about them; 0 turns it off",
-    )
-    speaker: float = Field(
-        default=0.13,
-        ge=0,
-        le=10,
-        description="score added to units of the one speaker that the question names; raise it in banks of many "
-        "speakers",
-    )
-    session: float = Field(
-        default=0.25,
-        ge=0,
-        le=10,
-        description="weight of the mean score of the three best units of a unit's session; raise it where sessions "
-        "keep to one subject",
-    )
-    assistant: float = Field(
-        default=0.2,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of their score that the assistant's messages lose unless asked for; lower it "
-        "where the assistant's words are the memory",
-    )
-    agent_line: float = Field(
-        default=0.8,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of their score that messages of an agent or a tool of up to 30 words lose; lower "
-        "it for agents whose short lines inform",
-    )
-    tool_output: float = Field(
-        default=0.6,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of its score that a tool's output of more than 30 words loses; lower it where "
-        "tool output holds the answers",
-    )
-    pinned: int = Field(
-        default=5,
-        ge=0,
-        le=50,
-        description="most pinned units that come first, in at most half of an answer; raise it for banks with many "
-        "pins",
-    )
 
 
 class RerankSettings(BaseModel):
@@ -133,29 +61,8 @@ class EvidenceSettings(BaseModel):
     )
 
 
-class EndSettings(BaseModel):
-    """Where an answer ends whose size the call leaves open: below these scores units help no more."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    floor: float = Field(
-        default=0.1,
-        ge=0,
-        le=10,
-        description="least score of a unit in an answer without k; raise it where answers hold what does not belong "
-        "there, lower it where short answers miss something",
-    )
-    share: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="least share (0 to 1) of the best score that a unit in an answer without k has; 0 ends no answer; "
-        "raise it for shorter answers",
-    )
-
-
 class RecallSettings(BaseModel):
-    """Limits, budgets and weights of recall; times in milliseconds."""
+    """Limits and budgets of recall; times in milliseconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -173,12 +80,6 @@ class RecallSettings(BaseModel):
         description="time limit in milliseconds for embedding these texts, by an estimate made before; left out: 20, "
         "or on a machine that takes longer for 32 texts, while no other call waits for the model, as long as it "
         "takes, 150 at most; set it where recall right after a burst of turns must be quicker, or may be slower",
-    )
-    fresh_tail_backlog: int = Field(
-        default=1000,
-        ge=0,
-        description="undone rows of a bank above which a recall with a full fresh tail embeds only the most urgent "
-        "texts; lower it to keep recall quick during imports",
     )
     embed_deadline_ms: float = Field(
         default=2000.0,
@@ -238,14 +139,5 @@ class RecallSettings(BaseModel):
         le=100_000,
         description="most tokens of all directives in an answer; raise it for long directives",
     )
-    directive_share: float = Field(
-        default=0.25,
-        ge=0,
-        le=1,
-        description="share (0 to 1) of max_tokens that directives may take; lower it where small answers hold little "
-        "else",
-    )
-    ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
-    end: EndSettings = Field(default_factory=EndSettings)

@@ -28,6 +28,8 @@ from store.sql_constants import inline
 
 #: Characters that are read of each text; more than the sentence model reads.
 CHARACTERS = 8192
+#: Undone rows of a bank from which on only the most urgent texts of a full tail are embedded.
+BACKLOG = 1000
 #: Texts that are embedded even beyond the time limit: the newest two, often a message and its answer.
 LEAST = 2
 #: Texts for which a machine without other calls takes more time than usual: what an agent says in some turns.

@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.driver_rows import fetch_rows
 from store.recall.filters import filter_conditions, happened_at
 from store.recall.pool import CandidatePool
-from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from store.recall.stored_vectors import measure_distance, select_vector
 from store.schema import TIME, UNIT, in_bank
@@ -77,15 +76,12 @@ class TimeArm:
     """The arm of time: units said in the asked time or mentioning it; none if the question names no time."""
 
     name = "time"
+    weight = 0.3
     needs_vector = True
-
-    def weight(self, settings: RecallSettings) -> float:
-        """Return the weight of a fitting time, where a lexical score has weight 1."""
-        return settings.ranking.time_weight
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the units said on the asked days, the nearest in meaning first."""
-        if not state.times or not state.settings.ranking.time_weight:
+        if not state.times:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         days = split_days(state.times)
         arguments = {

@@ -73,14 +73,14 @@ async def test_the_event_loop_runs_on_while_texts_are_embedded(
     embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model begins when the loop says so: a loop that waited for it could not."""
-    begun, may_run, run = threading.Event(), threading.Event(), local._run
+    begun, may_run, run = threading.Event(), threading.Event(), local._embed_batch
 
     def when_told(model: Any, texts: list[str]) -> tuple[NDArray[np.float32], float]:
         begun.set()
         assert may_run.wait(PATIENCE_S)
         return run(model, texts)
 
-    monkeypatch.setattr(local, "_run", when_told)
+    monkeypatch.setattr(local, "_embed_batch", when_told)
     work = asyncio.create_task(embedder.embed(["a sentence"]))
     await until(begun.is_set, "the model is asked")
     may_run.set()
@@ -91,7 +91,7 @@ async def test_a_short_call_goes_between_the_batches_of_a_long_one(
     embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await embedder.load()
-    begun, may_run, run, runs = threading.Event(), threading.Event(), local._run, list[str]()
+    begun, may_run, run, runs = threading.Event(), threading.Event(), local._embed_batch, list[str]()
 
     def when_told(model: Any, texts: list[str]) -> tuple[NDArray[np.float32], float]:
         runs.append(texts[0])
@@ -99,7 +99,7 @@ async def test_a_short_call_goes_between_the_batches_of_a_long_one(
         assert may_run.wait(PATIENCE_S)
         return run(model, texts)
 
-    monkeypatch.setattr(local, "_run", when_told)
+    monkeypatch.setattr(local, "_embed_batch", when_told)
     long = asyncio.create_task(embedder.embed([f"{n} " + "rain " * 300 for n in range(12)]))
     await until(begun.is_set, "the long call has begun")
     short = asyncio.create_task(embedder.embed(["a sentence"]))

@@ -90,7 +90,6 @@ def test_config_an_explicit_gateway_without_a_field_is_refused_by_that_name(miss
         {"timeout_seconds": float("inf")},
         {"timeout_seconds": True},
         {"recall_seconds": float("nan")},
-        {"burst": True},
         {"app_id": ""},
         {"app_id": " "},
         {"project_id": "\t "},

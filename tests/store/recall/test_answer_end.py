@@ -2,10 +2,9 @@
 
 from uuid import UUID
 
-from store.recall.answer_end import acknowledges, select_helpful
+from store.recall.answer_end import is_acknowledgement, select_helpful
 from store.recall.pool import Candidate
 from store.recall.question import parse_question
-from store.recall.settings import EndSettings
 from store.recall.short_questions import split_questions
 from tests.store.conftest import NOON
 from tests.tables import each_row
@@ -13,7 +12,7 @@ from tests.tables import each_row
 QUESTION = parse_question("Where does the spare key hang?")
 
 
-def select(*said: tuple[str, float], pinned: int | None = None, settings: EndSettings | None = None) -> list[int]:
+def select(*said: tuple[str, float], pinned: int | None = None) -> list[int]:
     """Return the places of what an answer holds of these texts with their scores."""
     units = [
         Candidate(
@@ -22,13 +21,12 @@ def select(*said: tuple[str, float], pinned: int | None = None, settings: EndSet
         for n, (text, _) in enumerate(said)
     ]
     ranked = [(unit, split_questions(unit.text), score) for unit, (_, score) in zip(units, said, strict=True)]
-    return select_helpful(ranked, QUESTION, settings or EndSettings())
+    return select_helpful(ranked, QUESTION)
 
 
 def test_it_ends_at_the_drop_of_scores_and_at_the_floor() -> None:
     said = ("behind the fuse box", 1.0), ("in the shed", 0.31), ("on the boat", 0.29), ("x y z", 0.05)
     assert select(*said) == [0, 1]
-    assert select(*said, settings=EndSettings(share=0, floor=0)) == [0, 1, 2, 3]
     assert select(("a guess", 0.09)) == []
     assert select(*said, pinned=3) == [0, 1, 3]
 
@@ -49,9 +47,9 @@ def test_acknowledgements_and_echoes_are_never_in_it() -> None:
     ],
 )
 def test_thanks_and_receipts_acknowledge(text: str) -> None:
-    assert acknowledges(text)
+    assert is_acknowledgement(text)
 
 
 @each_row("text", ["Noted: 95 euros from July.", "Yes, on Friday.", "Great work by Jonas!", "Good old Rex"])
 def test_what_tells_something_is_no_acknowledgement(text: str) -> None:
-    assert not acknowledges(text)
+    assert not is_acknowledgement(text)

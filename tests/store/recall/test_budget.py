@@ -57,12 +57,11 @@ def test_what_fits_is_taken_in_order_and_nothing_that_fits_is_left_out(of: list[
     told=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3) | st.integers(0, 1000)), max_size=12),
     budget=st.integers(1, 1200),
     laid_down=sizes,
-    share=st.floats(0, 1),
 )
 async def test_the_block_of_an_answer_never_passes_the_budget(
-    form: FrameForm, told: list[tuple[int, int]], budget: int, laid_down: list[int], share: float
+    form: FrameForm, told: list[tuple[int, int]], budget: int, laid_down: list[int]
 ) -> None:
-    settings = RecallSettings(directive_tokens=100, directive_share=share)
+    settings = RecallSettings(directive_tokens=100)
     directives = [Directive(UUID(int=n), "n", "x" * size, -n) for n, size in enumerate(laid_down)]
     standing, first = await select_directives(directives, budget, settings, form, COUNTER)
     found = [replace(item(n, "x" * size), occurred_at=NOON + timedelta(days=day)) for n, (size, day) in enumerate(told)]

@@ -31,11 +31,8 @@ class Failing:
     error: Exception | None = None
     asked: int = 0
     name: str = "failing"
+    weight: float = 1.0
     needs_vector: bool = False
-
-    def weight(self, settings: RecallSettings) -> float:
-        del settings
-        return 1.0
 
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         del state

@@ -14,7 +14,6 @@ from store.recall.dense import compute_products
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
-from store.recall.settings import RankingSettings
 from store.recall.state import ArmResult
 from tests.store.conftest import NOON
 
@@ -50,7 +49,7 @@ def pool_of(candidates: Sequence[Candidate]) -> CandidatePool:
 
 
 def order(pool: CandidatePool, scores: Mapping[str, Scores]) -> list[tuple[UUID, float]]:
-    ranking = fuse_scores(pool, scores, WEIGHTS, parse_question("When did I move?"), RankingSettings())
+    ranking = fuse_scores(pool, scores, WEIGHTS, parse_question("When did I move?"))
     return [(pool.candidates[index].unit_id, round(float(ranking.scores[index]), 9)) for index in ranking.order]
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from store.recall.fusion import FIRST_UNITS, HEADS_OF_ARM, fuse_scores, raise_heads
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import parse_question
-from store.recall.settings import RankingSettings
 from tests.store.recall.test_fusion import candidate, pool_of
 
 WEIGHTS = {"dense": 0.75, "lexical": 1.0, "recent": 0.2, "pinned": 0.0}
@@ -76,10 +75,8 @@ def test_an_explanation_tells_how_far_a_head_was_raised_and_the_rule_can_be_left
     words, alone = np.linspace(1, 0.1, 60), np.zeros(60)
     alone[59] = 0.01
     question = parse_question("When did I move?")
-    ranking = fuse_scores(pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings())
+    ranking = fuse_scores(pool, {"lexical": words, "recent": alone}, WEIGHTS, question)
     assert ranking.order.index(59) < FIRST_UNITS
     assert ranking.explain(59).moved["heads"] > 0
-    left = fuse_scores(
-        pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings(), without=("heads",)
-    )
+    left = fuse_scores(pool, {"lexical": words, "recent": alone}, WEIGHTS, question, without=("heads",))
     assert left.order.index(59) >= FIRST_UNITS

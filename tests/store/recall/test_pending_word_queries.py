@@ -11,7 +11,6 @@ from store.derived import projection
 from store.recall.lexical_arm import LexicalArm
 from store.recall.pool import CandidatePool
 from store.recall.recaller import Recaller
-from store.recall.settings import RecallSettings
 from store.recall.state import ArmResult, RecallState
 from tests.store.conftest import rows
 from tests.store.recall.conftest import Memory
@@ -28,13 +27,11 @@ class Carrier:
     """Stands before the arm that knows words, and carries them while a recall is under way."""
 
     name = "carrier"
+    weight = 0.0
     needs_vector = False
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-
-    def weight(self, _settings: RecallSettings) -> float:
-        return 0.0
 
     async def find(self, _connection: AsyncConnection, _state: RecallState) -> ArmResult:
         async with self._memory.database.tenant(self._memory.host) as connection:

@@ -6,7 +6,7 @@ from uuid import UUID
 from store.database import Database
 from store.memory.units import Units
 from store.recall.preparation_queries import PREPARE
-from store.recall.settings import RankingSettings, RecallSettings
+from store.recall.rules import PINS
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 from tests.store.recall.test_plans import generic_plan
@@ -32,13 +32,10 @@ async def test_what_is_pinned_stands_first_whatever_is_asked(memory: Memory) -> 
 async def test_only_so_many_are_put_first_the_best_of_them(memory: Memory) -> None:
     await memory.say(*(f"Rule {n} of the house" for n in range(6)), "Ann plays the trumpet.", metadata=PIN)
     await memory.say("Ann plays the trumpet well.")
-    memory.settings = RecallSettings(ranking=RankingSettings(pinned=2))
     answer = await memory.ask(ASKED, explain=True)
     raised = [one.text for one in answer.items if one.explain and "pinned" in one.explain.moved]
-    assert raised == [one.text for one in answer.items[:2]]
+    assert raised == [one.text for one in answer.items[:PINS]]
     assert raised[0] == "Ann plays the trumpet."
-    memory.recaller, memory.settings = None, RecallSettings(ranking=RankingSettings(pinned=0))
-    assert (await memory.texts(ASKED, k=2))[0] in ("Ann plays the trumpet.", "Ann plays the trumpet well.")
 
 
 async def test_pins_take_half_of_an_answer_and_of_a_single_unit_nothing(memory: Memory) -> None:

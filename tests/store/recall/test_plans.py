@@ -14,7 +14,7 @@ from store.memory.held_facts import IN_SESSION, OTHERS, OWN
 from store.memory.memories import LIVES
 from store.memory.session_history import RECENT
 from store.memory.turns import TurnStore
-from store.recall import dense_queries, lexical_queries
+from store.recall import dense_queries, lexical_arm
 from store.recall.names import SPEAKERS
 from store.recall.preparation_queries import PREPARE
 from store.recall.time_arm import SAID
@@ -58,8 +58,8 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
     "statement, found_by",
     [
         (PREPARE, ("term = q.term", "unit_id = p", "session_id = ", 'stage = "*VALUES*"')),
-        (lexical_queries.PLAIN, ("term = q.term",)),
-        (lexical_queries.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
+        (lexical_arm.PLAIN, ("term = q.term",)),
+        (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
         (dense_queries.OF_SESSION, ("session_id = ",)),
         (dense_queries.TOLD_AGENT, ("unit_id = v.unit_id",)),
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),

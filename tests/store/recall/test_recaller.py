@@ -89,18 +89,22 @@ async def test_the_fresh_tail_has_a_length(memory: Memory) -> None:
 
 @pytest.mark.law("L4")
 async def test_while_far_more_waits_than_can_be_read_the_own_session_is_and_the_newest_of_others(
-    memory: Memory,
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await memory.say("mine 1", "mine 2", "mine 3", session="mine")
     await memory.say(*(f"other {n}" for n in range(5)), session="other")
-    memory.settings = RecallSettings(fresh_tail_chunks=6, fresh_tail_ms=1000, fresh_tail_backlog=20)
+    monkeypatch.setattr("store.recall.meaning.BACKLOG", 20)
+    memory.settings = RecallSettings(fresh_tail_chunks=6, fresh_tail_ms=1000)
     await memory.ask("anything?", session_name="mine")
     assert memory.embedder.heard == [["anything?"], ["mine 3", "mine 2", "mine 1", "other 4", "other 3"]]
 
 
-async def test_a_tail_that_can_be_read_whole_is_read_however_much_other_work_waits(memory: Memory) -> None:
+async def test_a_tail_that_can_be_read_whole_is_read_however_much_other_work_waits(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await memory.say(*(f"message {n}" for n in range(5)))
-    memory.settings = RecallSettings(fresh_tail_chunks=6, fresh_tail_ms=1000, fresh_tail_backlog=0)
+    monkeypatch.setattr("store.recall.meaning.BACKLOG", 0)
+    memory.settings = RecallSettings(fresh_tail_chunks=6, fresh_tail_ms=1000)
     await memory.ask("anything?")
     assert len(memory.embedder.heard[1]) == 5
 

@@ -15,13 +15,11 @@ from store.recall.exact_identifiers import apply_identifier
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import find_named_speakers, parse_question, put_in_first_person
-from store.recall.settings import RankingSettings
 from store.recall.short_questions import ShortQuestions, split_questions
 from tests.store.conftest import NOON
 from tests.tables import each_row
 
 SPACE = UUID(int=3)
-SETTINGS = RankingSettings()
 
 
 def _unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
@@ -50,7 +48,7 @@ def _pool(*units: Candidate) -> CandidatePool:
 
 def _moved(rule: rules.Rule, pool: CandidatePool, question: str = "anything") -> list[float]:
     before = np.linspace(1.0, 0.5, len(pool))
-    after = rule(before, pool, parse_question(question), SETTINGS)
+    after = rule(before, pool, parse_question(question))
     assert after.shape == before.shape
     return [round(float(value), 6) for value in after - before]
 
@@ -154,7 +152,7 @@ def test_long_output_of_a_tool_is_held_back_in_proportion_unless_the_agents_word
     said = [_unit(3, "word " * 1000), _unit(4, "word " * 1000, role="assistant"), _unit(5, "word " * 30, role="tool")]
     pool = _pool(_unit(1, "word " * 31, role="tool"), _unit(2, "word " * 1000, role="tool"), *said)
     moved = _moved(rules.apply_tool_output, pool)
-    assert moved == [-SETTINGS.tool_output, pytest.approx(-SETTINGS.tool_output * 0.875), 0, 0, 0]
+    assert moved == [-rules.TOOL_OUTPUT, pytest.approx(-rules.TOOL_OUTPUT * 0.875), 0, 0, 0]
     assert _moved(rules.apply_tool_output, pool, "What did you tell me about it?") == [0] * 5
 
 
@@ -233,7 +231,7 @@ def test_who_asks_what_was_said_elsewhere_does_not(question: str) -> None:
 def test_equal_scores_are_ordered_by_unit_id() -> None:
     pool = _pool(_unit(9), _unit(2), _unit(5))
     scores = np.full(3, 0.5)
-    ranking = fuse_scores(pool, {"lexical": scores}, {"lexical": 1.0}, parse_question("x"), SETTINGS)
+    ranking = fuse_scores(pool, {"lexical": scores}, {"lexical": 1.0}, parse_question("x"))
     assert [pool.candidates[i].unit_id.int for i in ranking.order] == [2, 5, 9]
 
 
@@ -242,7 +240,7 @@ def test_a_final_score_is_the_weighted_sum_and_what_moved_it(raw: list[float], w
     pool = _pool(*(_unit(n, f"I have {n}?", session=f"s{n % 3}") for n in range(len(raw))))
     dense = np.array(raw)
     arms = {"dense": dense, "lexical": dense[::-1].copy()}
-    ranking = fuse_scores(pool, arms, {"dense": weight, "lexical": 1.0}, parse_question("how many?"), SETTINGS)
+    ranking = fuse_scores(pool, arms, {"dense": weight, "lexical": 1.0}, parse_question("how many?"))
     for index in range(len(raw)):
         moved = ranking.explain(index).moved
         expected = weight * arms["dense"][index] + arms["lexical"][index] + sum(moved.values())
@@ -252,7 +250,7 @@ def test_a_final_score_is_the_weighted_sum_and_what_moved_it(raw: list[float], w
 def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     pool = _pool(_unit(1), _unit(2))
     arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
-    ranking = fuse_scores(pool, arms, {"dense": 1.0, "lexical": 1.0}, parse_question("x"), SETTINGS)
+    ranking = fuse_scores(pool, arms, {"dense": 1.0, "lexical": 1.0}, parse_question("x"))
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
 
 
@@ -283,7 +281,7 @@ def test_a_unit_with_the_identifier_is_raised_just_above_one_with_a_near_one_and
     )
     scores = np.linspace(1.0, 0.5, len(texts))
     pool = _pool(*(_unit(n, one) for n, one in enumerate(texts)))
-    after = apply_identifier(scores, pool, parse_question("What about PROJ-1187?"), SETTINGS)
+    after = apply_identifier(scores, pool, parse_question("What about PROJ-1187?"))
     lunch, near, bus, part, exact, piece = after
     assert lunch > exact > part > near > bus > piece
     assert [lunch, near, bus, piece] == [scores[at] for at in (0, 1, 2, 5)]
@@ -316,7 +314,7 @@ def test_no_score_falls_and_units_that_hold_the_same_keep_their_order(texts: lis
     numbers = st.floats(0, 2, allow_subnormal=False)
     scores = np.array(data.draw(st.lists(numbers, min_size=len(texts), max_size=len(texts), unique=True)))
     pool = _pool(*(_unit(n, one) for n, one in enumerate(texts)))
-    after = apply_identifier(scores, pool, parse_question("A-101"), SETTINGS)
+    after = apply_identifier(scores, pool, parse_question("A-101"))
     assert (after >= scores).all()
     for one, other in itertools.permutations(range(len(texts)), 2):
         if texts[one] == texts[other] and scores[one] > scores[other]:

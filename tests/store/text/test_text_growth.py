@@ -13,7 +13,6 @@ from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import find_named_speakers, parse_question, put_in_first_person
 from store.recall.recaller import MAX_CHARACTERS
-from store.recall.settings import RankingSettings
 from store.recall.time_arm import mentions_time
 from store.text.chunks import split_chunks
 from store.text.language_detection import detect_language
@@ -31,7 +30,6 @@ QUESTIONS = [
     for one in ("When did Ann go?", "How many did I see?", "Wann war ich da?", "Combien en ai-je vu ?", "¿Cuándo?")
 ]
 MAY = TimeSpan(datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 6, 1, tzinfo=UTC))
-RANKING = RankingSettings()
 
 
 def ranked(text: str) -> None:
@@ -41,7 +39,7 @@ def ranked(text: str) -> None:
     pool = CandidatePool([unit], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     for question in QUESTIONS:
         for _, rule in rules.RULES:
-            rule(np.ones(1), pool, question, RANKING)
+            rule(np.ones(1), pool, question)
 
 
 READ: dict[str, Callable[[str], object]] = {

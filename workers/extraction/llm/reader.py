@@ -15,6 +15,8 @@ from workers.settings import EnrichmentSettings
 KNOWN_CHARACTERS = 8_192
 #: Instructions, tool and JSON around the text of a request, and how many bytes a character may become.
 ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 12
+#: The most bytes of a reply that are read.
+REPLY_BYTES = 2_097_152
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def build_reader(settings: EnrichmentSettings) -> LlmReader | None:
         return None
     limits = EndpointLimits(
         request_bytes=(settings.max_input_characters + KNOWN_CHARACTERS) * BYTES_A_CHARACTER + ENVELOPE_BYTES,
-        reply_bytes=settings.max_reply_bytes,
+        reply_bytes=REPLY_BYTES,
         seconds=settings.timeout_seconds,
     )
     return LlmReader(Endpoint(settings.url, settings.api_key.get_secret_value(), limits), settings)

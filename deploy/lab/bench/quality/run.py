@@ -49,9 +49,9 @@ TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 AT_ONCE = 4
 #: The parts that `--ablate` disables in turn: arms, and rules of the ranking. A dialogue's bank has no pins.
 PARTS = [
-    part
-    for part in (*(arm.name for arm in ARMS), HEADS, NAMES, REFLECTIONS, NEWER, *(name for name, _ in RULES))
-    if part != PINNED
+    *(arm.name for arm in ARMS if arm.name != PINNED),
+    *(HEADS, NAMES, REFLECTIONS, NEWER),
+    *(name for name, _ in RULES),
 ]
 
 

@@ -10,7 +10,7 @@ import httpx
 from embeddings.protocol import Embedder
 from store import identity
 from store.database import Database
-from store.recall import dense_queries, lexical_queries
+from store.recall import dense_queries, lexical_arm
 from store.recall.dense_arm import search_settings
 from store.recall.lexical import choose_terms
 from store.recall.preparation import prepare_search
@@ -84,7 +84,7 @@ class RecallProbe:
         vectors = IndexedVectors(self._embedder.generation, len(vector))
         nearest = dense_queries.search_lists(vectors).plain if question.lists else dense_queries.PLAIN
         async with self._database.tenant(self._host, search_settings(question.lists)) as connection:
-            (await connection.execute(lexical_queries.PLAIN, words)).all()
+            (await connection.execute(lexical_arm.PLAIN, words)).all()
             (await connection.execute(nearest, near)).all()
 
 
