@@ -257,7 +257,7 @@ EVENT_STORE = Table(
     Index("log_by_commit", "host_id", "xid", "position"),
 )
 
-#: How far a subscription has read; written in the same transaction as the subscription's own changes.
+#: Positions of readers of the log, which no code keeps any more: the next revision that takes away drops it.
 SUBSCRIPTION = Table(
     "subscription_t",
     METADATA,

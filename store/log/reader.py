@@ -1,12 +1,10 @@
-"""Reads a tenant's log in the order of its commits, without gaps, with or without a checkpoint.
+"""Reads a tenant's log in the order of its commits, without gaps, and stamps a restored log for its cluster.
 
 A position is drawn before its transaction commits, so a higher one may be seen first. Readers therefore follow
-(xid, position) and stop below the oldest transaction that still runs. A checkpoint is written in the transaction that
-writes the events' effects, so each event takes effect once. Source: Emmett's reading rule.
+(xid, position) and stop below the oldest transaction that still runs. Source: Emmett's reading rule.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -16,19 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
-from store.database import Database
 from store.errors import RestoredElsewhere
 
 AT_HOME = text("""
     select c.system_identifier = s.system_identifier from public.afterturn_cluster c, pg_control_system() s""")
-OPEN = text("insert into afterturn.subscription_t values (:host, :name, '0', 0) on conflict do nothing")
-# One reader of a subscription at a time: the others wait here and continue after its checkpoint.
-HOLD = text("""
-    select cast(cast(xid as text) as bigint) as xid, position from afterturn.subscription_t
-     where host_id = :host and name = :name for update""")
-ADVANCE = text("""
-    update afterturn.subscription_t set xid = cast(cast(:xid as text) as xid8), position = :position
-     where host_id = :host and name = :name""")
 PAGE = text("""
     select cast(cast(e.xid as text) as bigint) as xid, e.position, e.id, afterturn.cloud_event(e) as payload
       from afterturn.event_store_t e
@@ -72,24 +61,10 @@ async def read_events(connection: AsyncConnection, host: UUID, after: LogPositio
     return [LoggedEvent(LogPosition(row.xid, row.position), row.id, row.payload) for row in rows]
 
 
-@asynccontextmanager
-async def next_page(database: Database, host: UUID, name: str, limit: int = 500) -> AsyncGenerator[list[LoggedEvent]]:
-    """Read the next events of a subscription and set its checkpoint after them, in one transaction."""
-    key = {"host": host, "name": name}
-    async with database.tenant(host) as connection:
-        await connection.execute(OPEN, key)
-        row = (await connection.execute(HOLD, key)).one()
-        events = await read_events(connection, host, LogPosition(row.xid, row.position), limit)
-        yield events
-        if events:
-            last = events[-1].place
-            await connection.execute(ADVANCE, {**key, "xid": str(last.xid), "position": last.position})
-
-
 async def restamp_log(owner_url: str) -> int:
     """Stamp a restored log for this cluster; return how many events that were, 0 when it is stamped already.
 
-    Appends wait meanwhile. Every subscription goes on exactly where it was.
+    Appends wait meanwhile.
     """
     async with create_owner_engine(owner_url, poolclass=NullPool).begin() as connection:
         return int((await connection.execute(RESTAMP)).scalar_one())
