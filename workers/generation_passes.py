@@ -17,7 +17,7 @@ from store.derived.generations import (
     PassPlace,
     begin_pass,
     end_pass,
-    forget,
+    forget_generation,
     read_generations,
     save_place,
 )
@@ -69,7 +69,7 @@ class GenerationPasses:
             if one.vectors or one.complete_at < one.since + STRAGGLERS:
                 await begin_pass(self.database, one.number)
             else:
-                await forget(self.database, one.number)
+                await forget_generation(self.database, one.number)
         elif (place := await self._find_place(one)) is None:
             await end_pass(self.database, one.number)
         elif one.state is GenerationState.DROPPING:

@@ -17,7 +17,6 @@ import structlog
 from store.database import Database
 from store.database_outage import may_pass
 from store.errors import LeaseLost
-from store.ledger.item_claims import claim_items
 from store.ledger.ledger import Claim, Ledger
 from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
@@ -84,7 +83,7 @@ class MicroBatch:
             self.notify(Stage.EMBEDDING)
 
     async def _embed(self, host: UUID, turns: Sequence[UUID]) -> None:
-        claims = await self._claim(host, turns)
+        claims = await Ledger(self.database).claim_items(host, Stage.EMBEDDING, turns, lease=LEASE, worker=self.worker)
         MICRO_BATCH.labels("taken").inc(len(turns) - len(claims))
         if not claims:
             return
@@ -108,9 +107,6 @@ class MicroBatch:
                 if not may_pass(error) or time.monotonic() > until:
                     raise
                 await asyncio.sleep(self.pause_s)
-
-    async def _claim(self, host: UUID, turns: Sequence[UUID]) -> list[Claim]:
-        return await claim_items(self.database, host, Stage.EMBEDDING, turns, lease=LEASE, worker=self.worker)
 
 
 def _count_claims(claims: Sequence[Claim]) -> None:

@@ -113,18 +113,18 @@ def convert_row(source: SourceTable, row: Row, place: BankPlace, redaction: Reda
     fields = {name: value for name, value in source.build(row, place).items() if value is not None}
     at = row.get("update_ts") or row.get("event_date")
     version = max(int(row["aggregate_version"] or 1), 1) if source.versioned else 1
-    return build_command(place.origin(at), source.event, _redact(fields, redaction), version=version)
+    return build_command(place.origin(at), source.event, _redact_texts(fields, redaction), version=version)
 
 
-def _redact(value: Any, redaction: Redaction, name: str = "") -> Any:
+def _redact_texts(value: Any, redaction: Redaction, name: str = "") -> Any:
     """Return a value without secrets in its texts; ids and metadata stay as they are, as in every write."""
     if name == "metadata" or name.endswith("Id"):
         return value
     if isinstance(value, str):
         return redact_secrets(value, redaction)
     if isinstance(value, dict):
-        return {key: _redact(one, redaction, key) for key, one in value.items()}
-    return [_redact(one, redaction) for one in value] if isinstance(value, list) else value
+        return {key: _redact_texts(one, redaction, key) for key, one in value.items()}
+    return [_redact_texts(one, redaction) for one in value] if isinstance(value, list) else value
 
 
 def _build_bank(row: Row, place: BankPlace) -> Mapping[str, Any]:
@@ -201,12 +201,12 @@ def _build_session(row: Row, place: BankPlace) -> Mapping[str, Any]:
     return {
         "sessionId": str(identity.session_id(place.bank, name)),
         "sessionName": name,
-        "messages": [_build_message(one) for one in row["messages"] or () if isinstance(one, dict) and _says(one)],
+        "messages": [_build_message(one) for one in row["messages"] or () if isinstance(one, dict) and _has_text(one)],
         "metadata": row["metadata"] or {},
     }
 
 
-def _says(message: Row) -> bool:
+def _has_text(message: Row) -> bool:
     return message.get("content") is not None and isinstance(message.get("role"), str)
 
 

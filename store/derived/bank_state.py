@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    Column,
     Delete,
     Integer,
     Select,
@@ -68,16 +67,12 @@ def _find_table(name: str) -> Table:
     return schema.METADATA.tables[f"afterturn.{name}"]
 
 
-def _list_columns(name: str) -> list[Column[Any]]:
-    return [_find_table(name).c[column] for column in TABLES[name].split(", ")]
-
-
 def _clear_table(name: str) -> Delete:
     return delete(_find_table(name)).where(in_bank(_find_table(name)))
 
 
 def _fill_table(name: str, expected: TextClause | Select[*tuple[Any, ...]]) -> Insert:
-    columns = _list_columns(name)
+    columns = [_find_table(name).c[column] for column in TABLES[name].split(", ")]
     of_bank = (bindparam("host", type_=Uuid), bindparam("bank", type_=Uuid))
     found = expected.columns(*columns) if isinstance(expected, TextClause) else expected
     rows = select(*found.subquery("expected").c, *of_bank)

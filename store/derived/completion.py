@@ -118,7 +118,7 @@ async def complete_bank(begin: Begin, host: UUID, bank: UUID, at: datetime) -> C
     opening = {**place, "stage": Stage.EMBEDDING.value, "position": position, "at": at}
     words = asyncio.create_task(_write_words(begin, host, bank))
     vectors = asyncio.create_task(_open_vectors(begin, opening))
-    counted = asyncio.create_task(_count(begin, Origin(host, bank, user_id(host, None), at)))
+    counted = asyncio.create_task(_count_waiting(begin, Origin(host, bank, user_id(host, None), at)))
     # Side by side 1.24 times as many units a second on two cores. Each comes to its end, also where another fails, so
     # that no transaction is cut off.
     await asyncio.gather(words, vectors, counted, return_exceptions=True)
@@ -198,7 +198,7 @@ async def _open_work(
     return opened
 
 
-async def _count(begin: Begin, origin: Origin) -> None:
+async def _count_waiting(begin: Begin, origin: Origin) -> None:
     """Count what waits to be counted, as the projection stage does, until nothing more waits."""
     more = True
     while more:

@@ -47,19 +47,25 @@ HOLDING = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class SaidCorrection:
-    """A bare correction and its message."""
+class SaidMessage:
+    """A message by what names its speaker."""
 
     bank: UUID
     unit_id: UUID
     user_id: UUID
     name: str | None = field(repr=False)
-    correction: Correction = field(repr=False)
 
     @property
     def subject(self) -> str:
         """The name of the speaker, or the id of a user without one."""
         return (self.name or "").strip() or str(self.user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SaidCorrection(SaidMessage):
+    """A bare correction and its message."""
+
+    correction: Correction = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +95,14 @@ async def find_corrected(
     for row in await fetch_rows(connection, HOLDING, {**places, **asked}):
         holding.setdefault(row.nth - 1, []).append(Identity(row.fact_id, row.subject, row.key))
     return [
-        _resolve(one, before.get(one.unit_id, ()), _settle(holding.get(nth, ()), one, waiting))
+        _resolve_correction(one, before.get(one.unit_id, ()), _settle_waiting(holding.get(nth, ()), one, waiting))
         for nth, one in enumerate(said)
     ]
 
 
-def _settle(holding: Sequence[Identity], one: SaidCorrection, waiting: Sequence[WaitingFact]) -> Sequence[Identity]:
+def _settle_waiting(
+    holding: Sequence[Identity], one: SaidCorrection, waiting: Sequence[WaitingFact]
+) -> Sequence[Identity]:
     """Return the identities that hold with the wrong value once the waiting facts are in order."""
     subject, wrong = one.subject.casefold(), one.correction.wrong.casefold()
     found: Mapping[Identity, None] = dict.fromkeys(holding)
@@ -108,7 +116,9 @@ def _settle(holding: Sequence[Identity], one: SaidCorrection, waiting: Sequence[
     return [*found]
 
 
-def _resolve(one: SaidCorrection, messages: Sequence[DriverRow], holding: Sequence[Identity]) -> ExtractedFact | None:
+def _resolve_correction(
+    one: SaidCorrection, messages: Sequence[DriverRow], holding: Sequence[Identity]
+) -> ExtractedFact | None:
     """Return the fact that a correction states; `messages` are those before it, the newest first."""
     wrong = one.correction.wrong.casefold()
     later = set[tuple[str, str]]()

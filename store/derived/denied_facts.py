@@ -5,14 +5,14 @@ newest messages of the session state before it. One without kinds ("Just kidding
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.corrected_facts import BEFORE, CHARACTERS, WaitingFact
+from store.derived.corrected_facts import BEFORE, CHARACTERS, SaidMessage, WaitingFact
 from store.driver_rows import DriverRow, fetch_rows
 from store.text.rules.endings import Ending, end_fact, take_back
 from store.text.rules.facts import MINED_ROLE, find_facts
@@ -53,19 +53,10 @@ HOLDING = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class SaidEnding:
+class SaidEnding(SaidMessage):
     """A denial without a value, and its message."""
 
-    bank: UUID
-    unit_id: UUID
-    user_id: UUID
-    name: str | None = field(repr=False)
     ending: Ending
-
-    @property
-    def subject(self) -> str:
-        """The name of the speaker, or the id of a user without one."""
-        return (self.name or "").strip() or str(self.user_id)
 
 
 async def find_ended(

@@ -91,7 +91,7 @@ def weigh_fact(tier: str, confidence: float) -> float:
     return confidence + TIER_BONUS.get(tier, TIER_BONUS["L2"])
 
 
-def _weigh(metadata: ColumnElement[Any]) -> ColumnElement[Any]:
+def _weigh_metadata(metadata: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return the weight of a fact by its metadata; a confidence that is none from 0 to 1 adds nothing."""
     tier, confidence = (metadata[inline(name)].astext for name in ("tier", "confidence"))
     sure = case((confidence.regexp_match(inline(_SURE)), cast(confidence, Double)), else_=inline(0))
@@ -144,7 +144,7 @@ def select_stated(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         func.least(_UNIT.c.event_date, _UNIT.c.update_ts).label("valid_from"),
         func.coalesce(turn_position, _UNIT.c.position).label("said"),
         metadata[inline(DENIED)].astext.is_not(None).label("denied"),
-        _weigh(metadata).label("weight"),
+        _weigh_metadata(metadata).label("weight"),
     ).where(
         *of,
         _UNIT.c.active,

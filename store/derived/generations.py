@@ -78,7 +78,7 @@ _FROM_THE_START = {"at_host": None, "at_bank": None, "at_position": 0, "share": 
 async def read_generations(database: Database) -> Sequence[Generation]:
     """Return all generations, by number."""
     async with database.operator() as connection:
-        return await _read(connection)
+        return await _read_generations(connection)
 
 
 async def read_live(database: Database) -> Generation | None:
@@ -88,7 +88,11 @@ async def read_live(database: Database) -> Generation | None:
 
 async def offer_model(database: Database, embedder: Embedder, source: str) -> None:
     """Make a process's model live if none is; its dimension must be known. Otherwise nothing changes."""
-    values = _describe(embedder, source) | {"state": GenerationState.LIVE, "share": 1.0, "complete_at": func.now()}
+    values = _describe_model(embedder, source) | {
+        "state": GenerationState.LIVE,
+        "share": 1.0,
+        "complete_at": func.now(),
+    }
     async with database.operator() as connection:
         await connection.execute(upsert(GENERATION).values(values).on_conflict_do_nothing())
 
@@ -96,12 +100,12 @@ async def offer_model(database: Database, embedder: Embedder, source: str) -> No
 async def begin_build(database: Database, embedder: Embedder, source: str) -> None:
     """Begin to build the vectors of this model; a build that has begun goes on. Raises GenerationRefused."""
     async with database.operator() as connection:
-        there = await _read(connection, lock=True)
+        there = await _read_generations(connection, lock=True)
         known = next((one for one in there if one.number == embedder.generation), None)
         if other := next((one for one in there if one.state is GenerationState.BUILDING and one != known), None):
             raise GenerationRefused(f"{other.model} is being built: switch to it or drop it first")
         if known is None:
-            values = _describe(embedder, source) | {"state": GenerationState.BUILDING}
+            values = _describe_model(embedder, source) | {"state": GenerationState.BUILDING}
             await connection.execute(insert(GENERATION).values(values))
             return
         if known.state is GenerationState.LIVE:
@@ -114,7 +118,7 @@ async def begin_build(database: Database, embedder: Embedder, source: str) -> No
             changed = f"{known.model} gave vectors of {known.dimension} numbers, now of {embedder.dimensions}"
             raise GenerationRefused(f"{changed}: drop that generation first")
         if known.state is GenerationState.RETIRED:
-            await _change(connection, known.number, state=GenerationState.BUILDING)
+            await _update_generation(connection, known.number, state=GenerationState.BUILDING)
             await _begin_pass(connection, known.number)
 
 
@@ -124,7 +128,7 @@ async def switch_to(database: Database, number: int | None = None, *, incomplete
     Raises GenerationRefused where there is none to switch to, or texts may lack its vectors and not `incomplete`.
     """
     async with database.operator() as connection:
-        there = await _read(connection, lock=True)
+        there = await _read_generations(connection, lock=True)
         target = _choose_target(there, number)
         if target.state is GenerationState.LIVE:
             return target
@@ -132,11 +136,11 @@ async def switch_to(database: Database, number: int | None = None, *, incomplete
             raise GenerationRefused(f"texts lack a vector of {target.model}: wait until it is built, or force it")
         for one in there:
             if one.state is GenerationState.LIVE:
-                await _change(connection, one.number, state=GenerationState.RETIRED)
-        await _change(connection, target.number, state=GenerationState.LIVE)
+                await _update_generation(connection, one.number, state=GenerationState.RETIRED)
+        await _update_generation(connection, target.number, state=GenerationState.LIVE)
         # A text that was written while processes learn of the switch may lack a vector: the next pass finds it.
         await _begin_pass(connection, target.number)
-        return _choose_target(await _read(connection), target.number)
+        return _choose_target(await _read_generations(connection), target.number)
 
 
 def _choose_target(there: Sequence[Generation], number: int | None) -> Generation:
@@ -160,15 +164,15 @@ async def roll_back(database: Database) -> Generation:
 async def begin_drop(database: Database, number: int) -> Generation:
     """Begin to delete the vectors of a generation that is not live. Raises NotFound, GenerationRefused."""
     async with database.operator() as connection:
-        known = next((one for one in await _read(connection, lock=True) if one.number == number), None)
+        known = next((one for one in await _read_generations(connection, lock=True) if one.number == number), None)
         if known is None:
             raise NotFound(f"there is no generation {number}")
         if known.state is GenerationState.LIVE:
             raise GenerationRefused(f"{known.model} is live: switch to another generation first")
         if known.state is not GenerationState.DROPPING:
-            await _change(connection, number, state=GenerationState.DROPPING)
+            await _update_generation(connection, number, state=GenerationState.DROPPING)
             await _begin_pass(connection, number)
-        return next(one for one in await _read(connection) if one.number == number)
+        return next(one for one in await _read_generations(connection) if one.number == number)
 
 
 async def note_behind(database: Database, number: int) -> None:
@@ -188,7 +192,7 @@ async def save_place(
     async with database.operator() as connection:
         at = {"at_host": place.host, "at_bank": place.bank, "at_position": place.position}
         told = {} if share is None else {"share": func.greatest(_TABLE.share, share)}
-        await _change(connection, number, **at, **told, vectors=_TABLE.vectors + vectors)
+        await _update_generation(connection, number, **at, **told, vectors=_TABLE.vectors + vectors)
 
 
 async def end_pass(database: Database, number: int) -> bool:
@@ -198,7 +202,7 @@ async def end_pass(database: Database, number: int) -> bool:
         if behind:
             await _begin_pass(connection, number)
         elif behind is not None:
-            await _change(
+            await _update_generation(
                 connection, number, at_host=None, at_bank=None, at_position=0, share=1.0, complete_at=func.now()
             )
         return behind is False
@@ -210,14 +214,14 @@ async def begin_pass(database: Database, number: int) -> None:
         await _begin_pass(connection, number)
 
 
-async def forget(database: Database, number: int) -> None:
+async def forget_generation(database: Database, number: int) -> None:
     """Take a generation that is being dropped off the list."""
     gone = delete(GENERATION).where(_TABLE.generation == number, _TABLE.state == GenerationState.DROPPING)
     async with database.operator() as connection:
         await connection.execute(gone)
 
 
-async def _read(connection: AsyncConnection, *, lock: bool = False) -> Sequence[Generation]:
+async def _read_generations(connection: AsyncConnection, *, lock: bool = False) -> Sequence[Generation]:
     rows = await connection.execute(READ.with_for_update() if lock else READ)
     return [
         Generation(
@@ -237,7 +241,7 @@ async def _read(connection: AsyncConnection, *, lock: bool = False) -> Sequence[
     ]
 
 
-def _describe(embedder: Embedder, source: str) -> dict[str, object]:
+def _describe_model(embedder: Embedder, source: str) -> dict[str, object]:
     return {
         "generation": embedder.generation,
         "model": embedder.name,
@@ -246,11 +250,11 @@ def _describe(embedder: Embedder, source: str) -> dict[str, object]:
     }
 
 
-async def _change(connection: AsyncConnection, number: int, **values: object) -> None:
+async def _update_generation(connection: AsyncConnection, number: int, **values: object) -> None:
     if "state" in values:
         values["since"] = func.now()
     await connection.execute(update(GENERATION).where(_TABLE.generation == number).values(values))
 
 
 async def _begin_pass(connection: AsyncConnection, number: int) -> None:
-    await _change(connection, number, **_FROM_THE_START, complete_at=None)
+    await _update_generation(connection, number, **_FROM_THE_START, complete_at=None)

@@ -118,6 +118,7 @@ class StageCounts:
 
 
 CLAIM = "select * from afterturn.claim_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+CLAIM_ITEMS = "select * from afterturn.claim_items($1, $2, $3, $4, $5)"
 # A follow-up has the traceparent of its turn.
 TRACEPARENTS = """
     select w.item, coalesce(l.traceparent, (
@@ -221,6 +222,16 @@ class Ledger:
         for host, stream, epoch, *row in found:
             claims[host, stream, epoch].append(LedgerRow(*row))
         return [Claim(host, stage, stream, epoch, tuple(held)) for (host, stream, epoch), held in claims.items()]
+
+    async def claim_items(
+        self, host: UUID, stage: Stage, items: Sequence[UUID], *, lease: timedelta, worker: str
+    ) -> list[Claim]:
+        """Claim those of these items that have no lease and were never tried; the attempt is counted.
+
+        Only for stages in which every item is a stream of its own, right after the items were opened.
+        """
+        found = await self._database.operator_fetch(CLAIM_ITEMS, host, stage.value, list(items), lease, worker)
+        return [Claim(host, stage, stream, epoch, (LedgerRow(*row),)) for _, stream, epoch, *row in found]
 
     async def read_traceparents(self, claims: Sequence[Claim]) -> dict[UUID, str]:
         """Return the traceparents of the rows of one stage's claims by item, without untraced ones."""

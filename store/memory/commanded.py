@@ -59,7 +59,7 @@ class Command:
         """Return whether an event of the log is that of this command, which offers this data."""
         if kind != self.kind.value:
             return False
-        return "erased" in data or _told(data) == _told(offered)
+        return "erased" in data or _drop_added(data) == _drop_added(offered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ async def apply_command(database: Database, origin: Origin, command: Command) ->
         if command.aggregate is Aggregate.SESSION:
             await connection.execute(LOCK_SESSION, {"session": UUID(str(command.fields["sessionId"]))})
         known = await _find_done(connection, origin, command)
-        return known or await _append(connection, origin, command)
+        return known or await _append_event(connection, origin, command)
 
 
 async def lock_bank(connection: AsyncConnection, origin: Origin) -> None:
@@ -90,11 +90,11 @@ async def lock_bank(connection: AsyncConnection, origin: Origin) -> None:
     await lock_lasting_bank(connection, LOCK, {"host": origin.host, "bank": origin.bank, "now": origin.at})
 
 
-async def _append(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone:
+async def _append_event(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone:
     keys = AGGREGATES[command.aggregate].ids
     subject = aggregate_id(origin.host, origin.bank, *(command.fields.get(name) for name in keys))
     version = (await read_versions(connection, origin.host, [subject]))[subject]
-    await _check(connection, origin, command, version)
+    await _check_precondition(connection, origin, command, version)
     event = build_command(
         origin, command.kind, command.fields, version=version + 1, identity=command.identity or uuid4()
     )
@@ -108,8 +108,8 @@ async def _append(connection: AsyncConnection, origin: Origin, command: Command)
     return CommandDone(position, version + 1, new=True)
 
 
-async def _check(connection: AsyncConnection, origin: Origin, command: Command, version: int) -> None:
-    name, lives = command.aggregate.value, await _lives(connection, origin, command)
+async def _check_precondition(connection: AsyncConnection, origin: Origin, command: Command, version: int) -> None:
+    name, lives = command.aggregate.value, await _is_living(connection, origin, command)
     if EVENTS[command.kind].begins and lives:
         raise ConcurrencyError(name, 0, version)
     if not EVENTS[command.kind].begins and not lives:
@@ -127,7 +127,7 @@ async def _check(connection: AsyncConnection, origin: Origin, command: Command, 
         raise NotFound("no such unit")
 
 
-async def _lives(connection: AsyncConnection, origin: Origin, command: Command) -> bool:
+async def _is_living(connection: AsyncConnection, origin: Origin, command: Command) -> bool:
     spec = AGGREGATES[command.aggregate]
     table = schema.METADATA.tables[f"afterturn.{spec.table}"]
     lives: ColumnElement[bool] = table.c.removed_at.is_(None) if "removed_at" in table.c else table.c.active
@@ -155,5 +155,5 @@ async def _find_done(connection: AsyncConnection, origin: Origin, command: Comma
     return CommandDone(row.position, row.aggregate_version, new=False)
 
 
-def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_added(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in _ADDED and value is not None}

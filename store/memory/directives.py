@@ -155,7 +155,7 @@ class Curation:
             behind = tuple_(literal(-priority, BigInteger), name, directive)
             query = query.where(tuple_(_RANK, _DIRECTIVE.name, _DIRECTIVE.directive_id) > behind)
         async with self._database.tenant(host) as connection:
-            rows = (await connection.execute(cut_to_bytes(query, _rank, ("content",)), place)).all()
+            rows = (await connection.execute(cut_to_bytes(query, _build_order, ("content",)), place)).all()
         return build_page(rows, limit, _build_directive)
 
     async def directive(self, host: UUID, bank: str, directive: UUID) -> DirectiveDetails:
@@ -224,7 +224,7 @@ class Curation:
         return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
 
-def _rank(found: FromClause) -> tuple[ColumnElement[Any], ...]:
+def _build_order(found: FromClause) -> tuple[ColumnElement[Any], ...]:
     """Return the order of DIRECTIVES."""
     return (-cast(found.c.priority, BigInteger), found.c.name, found.c.directive_id)
 

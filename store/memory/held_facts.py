@@ -52,7 +52,7 @@ from store.expiry import bank_lasts, row_lasts
 from store.identity import user_id
 from store.schema import FACT, TIME, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
-from store.text.folding import fold_name
+from store.text.normal_forms import fold_name
 
 #: The most facts that are ranked: the speaker's, and the newest others of the bank.
 RANKED = 20_000
@@ -178,7 +178,7 @@ def _begins_or_ends_with(name: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 def _has_a_name(subject: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that a subject is told by a name, or is nobody of the users."""
+    """Return the condition that a subject has a name, or is no user."""
     return or_(
         subject.not_like(inline("________-____-____-____-____________")),
         subject == bindparam("nobody", type_=Text),
@@ -187,12 +187,12 @@ def _has_a_name(subject: ColumnElement[Any]) -> ColumnElement[bool]:
     )
 
 
-def _rank(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
+def _select_ranked(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
     """Return the query of these facts by rank, as far as their units are remembered.
 
     `own`: the speaker's alone, or others' alone; None: both.
     """
-    found = _gather(facts, own=own).cte(_FOUND[own]).prefix_with("materialized")
+    found = _select_candidates(facts, own=own).cte(_FOUND[own]).prefix_with("materialized")
     is_named = or_(
         found.c.subject == any_(_CALLED),
         _begins_or_ends_with(found.c.subject),
@@ -208,10 +208,10 @@ def _rank(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
         *(ranked.c[name].desc() for name in ("score", "valid_from", "weight", "position", "unit_id")),
     )
     first = select(ranked).order_by(*order).offset(ZERO).subquery("ranked")
-    return _tell(first)
+    return _select_told(first)
 
 
-def _gather(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
+def _select_candidates(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
     """Return the query of these facts and of those of waiting turns; of one identity the one that was said last."""
 
     def is_asked(subject: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -281,7 +281,7 @@ def _score_terms(of: FromClause) -> ColumnElement[Any]:
     return case((told.like(any_(_PATTERNS)), _MATCH + _TERM * matched), else_=inline(0))
 
 
-def _tell(ranked: FromClause) -> Select[*tuple[Any, ...]]:
+def _select_told(ranked: FromClause) -> Select[*tuple[Any, ...]]:
     """Return the query of the first of these facts, told by their units, in this order."""
     columns = ("subject", "key", "value", "tier", "confidence")
     told = (_UNIT.c["metadata"][inline(name)].astext.label(name) for name in columns)
@@ -344,10 +344,10 @@ def _select_facts_of_session() -> FromClause:
     )
 
 
-OWN, OTHERS = (_rank(FACT.alias("held_fact"), own=own) for own in (True, False))
+OWN, OTHERS = (_select_ranked(FACT.alias("held_fact"), own=own) for own in (True, False))
 # The others are ranked only where the speaker's own facts leave room: rows are read in this order up to the limit.
 RANKED_FACTS = union_all(select(OWN.subquery("own")), select(OTHERS.subquery("others"))).limit(_LIMIT)
-IN_SESSION = _rank(_select_facts_of_session(), own=None)
+IN_SESSION = _select_ranked(_select_facts_of_session(), own=None)
 
 
 async def read_ranked_facts(

@@ -64,7 +64,7 @@ def _event_of(host: UUID, bank: UUID, thing: UUID, nth: object = "1") -> UUID:
 
 
 def _is_same(host: UUID, new: NewTurn, of: OfferedTurn, history: Mapping[str, Any], said: Mapping[UUID, Any]) -> bool:
-    if len(history.get("messages", ())) != len(new.messages) or history.get("metadata", {}) != _plain(new.metadata):
+    if len(history.get("messages", ())) != len(new.messages) or history.get("metadata", {}) != _as_json(new.metadata):
         return False
     for n, message in enumerate(new.messages):
         held = said.get(_event_of(host, of.bank, identity.unit_id(of.turn, n)))
@@ -75,7 +75,7 @@ def _is_same(host: UUID, new: NewTurn, of: OfferedTurn, history: Mapping[str, An
             "role": message.role,
             "name": message.name,
             "content": message.content,
-            "parts": _plain(message.parts) or None,
+            "parts": _as_json(message.parts) or None,
             **({"eventDate": at.timestamp()} if at else {}),
             "expiresAt": new.expires_at and new.expires_at.timestamp(),
         }
@@ -91,5 +91,5 @@ def _read_held(data: Mapping[str, Any], name: str) -> Any:
     return datetime.fromisoformat(value).timestamp() if name in {"eventDate", "expiresAt"} and value else value
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value))

@@ -44,18 +44,8 @@ _ENTITIES = (
 _OF_DOC = func.coalesce(DOC.c["metadata"], inline("{}"), type_=JSONB)
 GET: Select[*tuple[Any, ...]] = (
     select(
-        _UNIT.unit_id,
-        _UNIT.content,
-        _UNIT.fact_type,
-        _UNIT.origin,
-        _UNIT.session_id,
-        _UNIT.turn_id,
-        _UNIT.session_name,
-        _UNIT.turn_name,
-        _UNIT.ordinal,
-        _UNIT.role,
-        _UNIT.name,
-        _UNIT.event_date,
+        *(_UNIT[name] for name in ("unit_id", "content", "fact_type", "origin", "session_id", "turn_id")),
+        *(_UNIT[name] for name in ("session_name", "turn_name", "ordinal", "role", "name", "event_date")),
         _UNIT.position,
         _UNIT.aggregate_version,
         cast(_OF_DOC.concat(_UNIT["metadata"]), Text).label("metadata"),

@@ -126,7 +126,7 @@ def _measure_cosines(pinned: CTE) -> CTE:
     return select(each.c.unit_id, func.max(each.c.cosine).label("cosine")).group_by(each.c.unit_id).cte("cosines")
 
 
-def _round(score: ColumnElement[Any]) -> ColumnElement[Any]:
+def _round_score(score: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return a score as it is compared: a text that waits for its vector and an equal one with it have the same."""
     return cast(func.round(cast(score, Numeric), inline(SCORE_DIGITS)), Double)
 
@@ -135,7 +135,7 @@ def _fuse_scores(cosines: CTE) -> CTE:
     """Return the units that share words or are near, each with the weighted sum of both scores."""
     words = _unnest_units(_UNITS, "scores", "score", "w")
     by_words, by_nearness = func.coalesce(words.c.score, ZERO), func.coalesce(cosines.c.cosine, ZERO)
-    score = _round((by_words + _WEIGHT * func.greatest(ZERO, by_nearness)) / (_WEIGHT + ONE))
+    score = _round_score((by_words + _WEIGHT * func.greatest(ZERO, by_nearness)) / (_WEIGHT + ONE))
     return (
         select(func.coalesce(words.c.unit_id, cosines.c.unit_id).label("unit_id"), score.label("score"))
         .select_from(join(words, cosines, words.c.unit_id == cosines.c.unit_id, full=True))
@@ -151,14 +151,14 @@ def _open_best(fused: CTE, pinned: CTE) -> FromClause:
     first = select(fused).where(fused.c.unit_id.in_(pins)).subquery("f")
     others = select(fused).where(fused.c.unit_id.not_in(pins)).order_by(fused.c.score.desc())
     best = others.fetch(_OPENED, with_ties=True).subquery("b")
-    opened = _open(best).order_by(best.c.score.desc()).fetch(_LIMIT, with_ties=True).subquery("o")
-    found = union_all(_open(first), select(opened)).subquery("a")
+    opened = _open_memories(best).order_by(best.c.score.desc()).fetch(_LIMIT, with_ties=True).subquery("o")
+    found = union_all(_open_memories(first), select(opened)).subquery("a")
     memory = [found.c[one.name] for one in memory_columns(_UNIT)]
     best_of_all = select(*memory, found.c.score).order_by(*order_found(found)).limit(_LIMIT)
     return cut_to_bytes(best_of_all, order_found, TEXTS).cte("found")
 
 
-def _open(ranked: FromClause) -> Select[*tuple[Any, ...]]:
+def _open_memories(ranked: FromClause) -> Select[*tuple[Any, ...]]:
     """Select the memories among ranked units, each by one probe of an index."""
     unit = (
         select(_UNIT).where(is_memory_of(any_(BANKS), _UNIT), _UNIT.c.unit_id == ranked.c.unit_id).limit(ONE)

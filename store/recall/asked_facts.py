@@ -34,13 +34,13 @@ class AskedFacts:
     key: str | None = None
 
 
-def _compile(*phrases: str) -> re.Pattern[str]:
+def _compile_phrases(*phrases: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(phrases)})\b")
 
 
 _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (
-        _compile(
+        _compile_phrases(
             r"my (?:full |first |last |given |real )?name(?! (?:tag|day|badge|plate|server))",
             r"who am i",
             r"what am i called",
@@ -53,7 +53,7 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_name",),
     ),
     (
-        _compile(
+        _compile_phrases(
             rf"where (?:do|did) (?:i|we) {_NOW}(?:live|reside)",
             rf"where (?:am i|are we) {_NOW}(?:based|living|located)",
             rf"{_WHERE} (?:do|am|are) (?:i|we) {_NOW}(?:live|living|based|in)",
@@ -65,7 +65,7 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_home", "user_origin"),
     ),
     (
-        _compile(
+        _compile_phrases(
             r"where (?:am i|was i|do i come) (?:originally )?(?:from|born)",
             r"where did i grow up",
             r"(?:what|which) country am i from",
@@ -74,7 +74,7 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_origin",),
     ),
     (
-        _compile(
+        _compile_phrases(
             rf"where (?:do|am) i {_NOW}(?:work|working|employed)",
             rf"who do i {_NOW}work for",
             rf"{_FIRM} (?:do|am) i {_NOW}(?:work|working|employed)",
@@ -84,7 +84,7 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_employer", "user_job"),
     ),
     (
-        _compile(
+        _compile_phrases(
             r"what do i do (?:for (?:a living|work)|professionally)",
             r"what do i work as",
             r"my (?:current )?(?:job|job title|profession|occupation|line of work)",
@@ -93,18 +93,18 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_job", "user_employer"),
     ),
     (
-        _compile(r"my (?:birthday|birth date|date of birth)", r"when was i born", r"wann habe ich geburtstag"),
+        _compile_phrases(r"my (?:birthday|birth date|date of birth)", r"when was i born", r"wann habe ich geburtstag"),
         ("user_birthday", "user_age"),
     ),
-    (_compile(r"how old am i", r"my age", r"wie alt bin ich"), ("user_age", "user_birthday")),
+    (_compile_phrases(r"how old am i", r"my age", r"wie alt bin ich"), ("user_age", "user_birthday")),
     (
-        _compile(
+        _compile_phrases(
             r"am i allergic", r"my allerg(?:y|ies)", r"do i have any allerg(?:y|ies)", r"allerg(?:y|ies) do i have"
         ),
         ("user_allergy",),
     ),
     (
-        _compile(
+        _compile_phrases(
             r"my diet(?:ary (?:needs|restrictions|requirements))?",
             r"(?:can|can't|may|shouldn't) i (?:not )?eat",
             r"am i (?:an? )?(?:vegetarian|vegan|pescatarian|coeliac|celiac)",
@@ -112,17 +112,17 @@ _KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("user_diet", "user_allergy", "user_condition"),
     ),
     (
-        _compile(r"my (?:medical |health )(?:conditions?|issues?|problems?|history)", r"conditions? do i have"),
+        _compile_phrases(r"my (?:medical |health )(?:conditions?|issues?|problems?|history)", r"conditions? do i have"),
         ("user_condition", "user_allergy"),
     ),
     (
-        _compile(r"am i (?:married|single|divorced|engaged)", r"my (?:marital|relationship) status"),
+        _compile_phrases(r"am i (?:married|single|divorced|engaged)", r"my (?:marital|relationship) status"),
         ("user_marriage", "user_wife", "user_husband", "user_partner"),
     ),
-    (_compile(r"languages? (?:do|can) i speak"), ("user_speaks",)),
-    (_compile(r"what (?:else )?do i (?:like|love|enjoy|prefer)"), ("user_like", "user_preference")),
+    (_compile_phrases(r"languages? (?:do|can) i speak"), ("user_speaks",)),
+    (_compile_phrases(r"what (?:else )?do i (?:like|love|enjoy|prefer)"), ("user_like", "user_preference")),
     (
-        _compile(r"what (?:else )?do i (?:dislike|hate)", r"what (?:can't i|do(?:n't| not) i) (?:like|stand)"),
+        _compile_phrases(r"what (?:else )?do i (?:dislike|hate)", r"what (?:can't i|do(?:n't| not) i) (?:like|stand)"),
         ("user_dislike",),
     ),
 )

@@ -60,12 +60,12 @@ class ReadEvent:
         return frozenset({self.bank, self.user, *(UUID(str(one)) for one in named if one)})
 
 
-def _snake(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     return "".join(f"_{one.lower()}" if one.isupper() else one for one in name)
 
 
 #: The attributes of an event's data that are the parts of its aggregate's id.
-_ID_ATTRIBUTES = {aggregate: tuple(map(_snake, names)) for aggregate, names in ID_FIELDS.items()}
+_ID_ATTRIBUTES = {aggregate: tuple(map(_to_snake_case, names)) for aggregate, names in ID_FIELDS.items()}
 _ABOUT = ("sessionId", "turnId", "docId", "unitId", "directiveId", "reflectionId", "userId", "fromUnitId", "toUnitId")
 
 

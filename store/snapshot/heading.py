@@ -44,7 +44,7 @@ async def write_heading(
     tenant = (await connection.execute(TENANT, {"host": row.host})).one()
     key = bytes(tenant.digest_key)
     try:
-        sealed = None if sealer is None else sealer.seal(key.hex(), _place(row.host))
+        sealed = None if sealer is None else sealer.seal(key.hex(), _build_key_scope(row.host))
     except SealBroken:
         raise SnapshotRefused("the digest key travels sealed alone: set gateway.sealing_keys in both places") from None
     return {
@@ -115,8 +115,8 @@ def open_digest_key(heading: Heading, sealer: Sealer | None) -> bytes | None:
     """Return the key that travels with a snapshot, None where none does. Raises SealBroken."""
     if heading.sealed_key is None:
         return None
-    return bytes.fromhex((sealer or Sealer(())).open(heading.sealed_key, _place(heading.host)))
+    return bytes.fromhex((sealer or Sealer(())).open(heading.sealed_key, _build_key_scope(heading.host)))
 
 
-def _place(host: UUID) -> tuple[str, ...]:
+def _build_key_scope(host: UUID) -> tuple[str, ...]:
     return ("digest key", str(host))

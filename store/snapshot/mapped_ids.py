@@ -79,7 +79,7 @@ class MappedIds:
             known = {row.old_id: row.new_id for row in await connection.execute(KNOWN, {**place, "ids": list(old)})}
             rewriting = Rewriting(self._source, self._host, self._rules, known)
             await run_off_loop(len(events) * 500, rewriting.learn, events)
-            rewriting.learn_identities(await _fold(connection, rewriting.list_facts(events)))
+            rewriting.learn_identities(await _fold_identities(connection, rewriting.list_facts(events)))
             rewriting.clashes = await self._find_clashes(connection, rewriting.learned)
             await self._save(connection, rewriting.learned, rewriting.clashes)
         return rewriting
@@ -129,7 +129,7 @@ def list_ids(events: Iterable[ReadEvent]) -> set[UUID]:
     return found
 
 
-async def _fold(connection: AsyncConnection, facts: Sequence[StatedFact]) -> list[StatedFact]:
+async def _fold_identities(connection: AsyncConnection, facts: Sequence[StatedFact]) -> list[StatedFact]:
     """Return facts with subject and key as their identities have them."""
     if not facts:
         return []

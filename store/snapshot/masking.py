@@ -196,12 +196,12 @@ class Masker:
         if match.lastgroup == "mark":
             return match[0]
         if match.lastgroup == "word":
-            return match[0] if not named and _fold(match[0]) in kept else self._mark("NAME", match[0])
+            return match[0] if not named and _fold_value(match[0]) in kept else self._mark("NAME", match[0])
         return self._mark(str(match.lastgroup), match[0])
 
     def _find_names(self, found: list[re.Match[str]]) -> frozenset[int]:
         """Return the places of the words that make a known name of common words."""
-        words = [_fold(match[0]) if match.lastgroup == "word" else "" for match in found]
+        words = [_fold_value(match[0]) if match.lastgroup == "word" else "" for match in found]
         named = {nth for nth, word in enumerate(words) if word in self._single}
         for length in range(2, self._longest + 1):
             for nth in range(len(words) - length + 1):
@@ -210,13 +210,13 @@ class Masker:
         return frozenset(named)
 
     def _mark(self, label: str, value: str) -> str:
-        digest = hmac.digest(self._key, _fold(value).encode(), "sha256")[:MARK_BYTES]
+        digest = hmac.digest(self._key, _fold_value(value).encode(), "sha256")[:MARK_BYTES]
         return f"[{label}:{digest.hex()}]"
 
 
 def _split_words(name: str) -> list[str]:
-    return [_fold(match[0]) for match in _VALUES.finditer(name) if match.lastgroup == "word"]
+    return [_fold_value(match[0]) for match in _VALUES.finditer(name) if match.lastgroup == "word"]
 
 
-def _fold(value: str) -> str:
+def _fold_value(value: str) -> str:
     return normalise_text("NFKC", value).replace("\u2019", "'").casefold()

@@ -129,7 +129,7 @@ class BatchTaker:
         """
         writing: asyncio.Task[None] | None = None
         try:
-            for start, piece in _cut(lines, whole=self._fail_fast):
+            for start, piece in _cut_pieces(lines, whole=self._fail_fast):
                 # Meanwhile the server appends the piece before.
                 ready = await self._read(start, piece)
                 if writing:
@@ -242,7 +242,7 @@ async def _build_columns_of(events: Sequence[Numbered]) -> Columns:
     return await run_off_loop(len(events) * EVENT_CHARACTERS, build_columns, [event.offer for _, event in events])
 
 
-def _cut(lines: Sequence[Any], *, whole: bool) -> Iterator[tuple[int, Sequence[Any]]]:
+def _cut_pieces(lines: Sequence[Any], *, whole: bool) -> Iterator[tuple[int, Sequence[Any]]]:
     """Yield the pieces of a batch with their places in it."""
     start, size = 0, len(lines) if whole else FIRST_PIECE
     while start < len(lines):

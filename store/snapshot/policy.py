@@ -56,7 +56,7 @@ _BOTH = frozenset(Part)
 _MEMORY, _HISTORY = frozenset({Part.MEMORY}), frozenset({Part.HISTORY})
 
 
-def _events(parts: frozenset[Part], why: str) -> TablePolicy:
+def _in_events(parts: frozenset[Part], why: str) -> TablePolicy:
     return TablePolicy(Fate.EVENTS, why, parts)
 
 
@@ -67,17 +67,17 @@ def _name_all(fate: Fate, why: str, *tables: str) -> dict[str, TablePolicy]:
 #: The policy of each table.
 TABLES: Mapping[str, TablePolicy] = MappingProxyType(
     {
-        "agent_memory_bank_t": _events(_BOTH, "every other event belongs to a bank"),
-        "agent_memory_doc_t": _events(_MEMORY, "content"),
-        "agent_memory_unit_t": _events(_BOTH, "messages are history, all others are memory"),
-        "agent_memory_entity_t": _events(_MEMORY, "content: names"),
-        "agent_memory_unit_entity_t": _events(_MEMORY, "which unit names which entity"),
-        "agent_memory_link_t": _events(_MEMORY, "links between units"),
-        "agent_memory_directive_t": _events(_MEMORY, "content"),
-        "agent_memory_reflection_t": _events(_MEMORY, "content"),
-        "agent_session_history_t": _events(_HISTORY, "conversations"),
-        "session_message_t": _events(_HISTORY, "messages that no unit keeps; their event holds them"),
-        "event_store_t": _events(_BOTH, "the log: a snapshot is a copy of its events"),
+        "agent_memory_bank_t": _in_events(_BOTH, "every other event belongs to a bank"),
+        "agent_memory_doc_t": _in_events(_MEMORY, "content"),
+        "agent_memory_unit_t": _in_events(_BOTH, "messages are history, all others are memory"),
+        "agent_memory_entity_t": _in_events(_MEMORY, "content: names"),
+        "agent_memory_unit_entity_t": _in_events(_MEMORY, "which unit names which entity"),
+        "agent_memory_link_t": _in_events(_MEMORY, "links between units"),
+        "agent_memory_directive_t": _in_events(_MEMORY, "content"),
+        "agent_memory_reflection_t": _in_events(_MEMORY, "content"),
+        "agent_session_history_t": _in_events(_HISTORY, "conversations"),
+        "session_message_t": _in_events(_HISTORY, "messages that no unit keeps; their event holds them"),
+        "event_store_t": _in_events(_BOTH, "the log: a snapshot is a copy of its events"),
         **_name_all(
             Fate.DERIVED,
             "made again from the events",

@@ -1,4 +1,4 @@
-"""Reads light-portal's document one row at a time, whatever its size: an array of events, or the rows of its tables."""
+"""Reads light-portal's document, an array of events or the rows of its tables, in steady memory: one row at a time."""
 
 import codecs
 import json

@@ -144,7 +144,7 @@ def from_portal(
             _add_item(rows, item, nth, done)
         for source in TABLES:
             for nth, told in enumerate(rows.iterate(source.name), 1):
-                event = _convert_one(source, _fold(told), f"{source.name} row {nth}", (rows, host, redaction), done)
+                event = _convert_one(source, _fold_row(told), f"{source.name} row {nth}", (rows, host, redaction), done)
                 if event is not None:
                     done.counts["events"] += 1
                     yield build_cloud_event(event, host, done.counts["events"])
@@ -155,7 +155,7 @@ def _add_item(rows: PortalRows, item: PortalItem, nth: int, done: Conversion) ->
         _add_event(rows, item.told, nth, done)
     elif item.table in _KEYS:
         if item.told is not None:
-            key = json.dumps([str(item.told.get(_camel(one))) for one in _KEYS[item.table]])
+            key = json.dumps([str(item.told.get(_to_camel_case(one))) for one in _KEYS[item.table]])
             rows.add(item.table, key, nth, {"row": item.told})
     elif _is_left_out(item.table):
         done.counts["leftOut"] += item.told is not None
@@ -174,7 +174,7 @@ def _add_event(rows: PortalRows, line: Any, nth: int, done: Conversion) -> None:
     rows.add(table, event.subject, event.version, event.offer)
 
 
-def _fold(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _fold_row(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the row that was told of last, or the one that events of these versions make."""
     row = dict[str, Any]()
     for one in told:
@@ -246,7 +246,7 @@ def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
     """Return a row by its columns, with ids and times parsed; what the row lacks is null."""
     ids = [name for name in source.keys if name.endswith("_id")]
     names = (*source.keys, *source.columns, "aggregate_version", "active", "update_ts")
-    row = {name: told.get(_camel(name)) for name in names}
+    row = {name: told.get(_to_camel_case(name)) for name in names}
     for name in (*ids, *source.parents, "agent_def_id", "user_id"):
         if row.get(name) is not None:
             row[name] = UUID(str(row[name]))
@@ -259,7 +259,7 @@ def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
     return row
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(one.capitalize() for one in rest)
 

@@ -1,4 +1,4 @@
-"""Rows of light-portal's tables in a file, so that they are read in the order of their keys, whatever their number."""
+"""Keeps rows of light-portal's tables in a file and reads them in the order of their keys, in steady memory."""
 
 import json
 import sqlite3
@@ -37,11 +37,11 @@ class PortalRows:
 
     def take(self, source: str, key: Sequence[object], told: Any = None) -> None:
         """Note that a row was taken, and more of it."""
-        self._file.execute("insert or replace into taken values (?, ?, ?)", (source, _join(key), json.dumps(told)))
+        self._file.execute("insert or replace into taken values (?, ?, ?)", (source, _join_key(key), json.dumps(told)))
 
     def find_taken(self, source: str, key: Sequence[object]) -> tuple[Any] | None:
         """Return what was noted of a row that was taken; None: it was not."""
-        asked = source, _join(key)
+        asked = source, _join_key(key)
         found = self._file.execute("select told from taken where source = ? and key = ?", asked).fetchone()
         return None if found is None else (json.loads(found[0]),)
 
@@ -57,5 +57,5 @@ def open_rows(folder: Path) -> Iterator[PortalRows]:
         file.close()
 
 
-def _join(key: Sequence[object]) -> str:
+def _join_key(key: Sequence[object]) -> str:
     return "|".join(str(one) for one in key)

@@ -83,34 +83,34 @@ def parse_replacements(rules: Sequence[Any]) -> Replacements:
         if of is None or of in _IDS:
             old, new = _read_id(replaced, nth), _read_id(by, nth)
             if ids.setdefault(old, new) != new:
-                raise _refuse(nth, "replaces an id that another rule replaces by another")
+                raise _build_refusal(nth, "replaces an id that another rule replaces by another")
         else:
             if not 0 < len(by) <= NAME_LENGTH:
-                raise _refuse(nth, f"to: is a name of 1 to {NAME_LENGTH} characters")
+                raise _build_refusal(nth, f"to: is a name of 1 to {NAME_LENGTH} characters")
             if names.setdefault((of, replaced), by) != by:
-                raise _refuse(nth, "replaces a name that another rule replaces by another")
+                raise _build_refusal(nth, "replaces a name that another rule replaces by another")
     return Replacements(names, ids)
 
 
 def _read_rule(rule: Any, nth: int) -> tuple[Replaced | None, str, str]:
     known = {name for both in _SPELLINGS for name in both}
     if not isinstance(rule, Mapping) or set(rule) - known:
-        raise _refuse(nth, 'is no object {"field": ..., "from": ..., "to": ...}')
+        raise _build_refusal(nth, 'is no object {"field": ..., "from": ..., "to": ...}')
     told, replaced, by = (next((rule[name] for name in both if name in rule), None) for both in _SPELLINGS)
     if not isinstance(replaced, str) or not isinstance(by, str):
-        raise _refuse(nth, "needs `from` and `to`, both texts")
+        raise _build_refusal(nth, "needs `from` and `to`, both texts")
     try:
         return None if told is None else Replaced(told), replaced, by
     except ValueError:
-        raise _refuse(nth, f"field: is one of {', '.join(Replaced)}; content is never replaced") from None
+        raise _build_refusal(nth, f"field: is one of {', '.join(Replaced)}; content is never replaced") from None
 
 
 def _read_id(text: str, nth: int) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise _refuse(nth, "from, to: are two UUIDs where no name is replaced") from None
+        raise _build_refusal(nth, "from, to: are two UUIDs where no name is replaced") from None
 
 
-def _refuse(nth: int, why: str) -> SnapshotRefused:
+def _build_refusal(nth: int, why: str) -> SnapshotRefused:
     return SnapshotRefused(f"replacement rule {nth} {why}")

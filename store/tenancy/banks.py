@@ -308,7 +308,7 @@ class Banks:
         await connection.execute(languages.LOCK, place)
         if identity_ is not None:
             done = (await connection.execute(DONE, {"host": origin.host, "identity": identity_})).one_or_none()
-            if done is not None and not _holds(done.data, changes):
+            if done is not None and not _has_changes(done.data, changes):
                 raise KeyReused("this idempotency key was used for another command")
             if done is not None:
                 return int(done.aggregate_version)
@@ -405,10 +405,10 @@ def bank_created_fields(host: UUID, name: str, private_to: str | None = None) ->
     }
 
 
-def _holds(data: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+def _has_changes(data: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """Return whether a bank's state in the log has these changes; of its disposition, those that are named."""
     return all(
-        _holds(data.get(name) or {}, value) if isinstance(value, dict) else data.get(name) == value
+        _has_changes(data.get(name) or {}, value) if isinstance(value, dict) else data.get(name) == value
         for name, value in changes.items()
     )
 

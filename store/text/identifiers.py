@@ -130,7 +130,7 @@ class Identifier:
             return False
         figures = [piece for piece in self.pieces if len(piece) > 1 and not piece.isalpha()]
         return (
-            not where.different_words.isdisjoint(piece for piece in self.pieces if _tells(piece))
+            not where.different_words.isdisjoint(piece for piece in self.pieces if _is_telling_word(piece))
             or (where.has_numbers and _NUMBERS.fullmatch(self.text) is not None)
             or any(_are_alike(piece, mark) for piece in figures for mark in where.marks)
             or (len(self.pieces) == 1 and any(_have_one_form(self.text, mark) for mark in where.marks))
@@ -229,7 +229,7 @@ def _find_phone(digits: str, where: SearchedText) -> Held:
     return Held.PART if any(one.endswith(digits[-PHONE:]) for one in where.long_numbers) else Held.NOTHING
 
 
-def _tells(piece: str) -> bool:
+def _is_telling_word(piece: str) -> bool:
     return piece.isalpha() and len(piece) >= LEAST_LETTERS and piece not in STOP_WORDS
 
 

@@ -1,4 +1,4 @@
-"""Unicode normal forms of texts that anybody may have written. Pure.
+"""Unicode normal forms of texts that anybody may have written, and names folded for comparison. Pure.
 
 The standard library sorts a run of combining marks by insertion, without letting any other thread run: a message of
 nothing else would take minutes. No word of any language has more than a few of them in a row.
@@ -34,6 +34,7 @@ _BEYOND = "\U00010000-\U0010ffff"
 #: A combining mark. WHY two classes: characters beyond the first plane are compared one by one, and are rare.
 MARK = rf"(?:[{_NEAR}]|(?=[{_BEYOND}])[{_FAR}])"
 _RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}})(?:{MARK})++")
+_ACCENTS, _APOSTROPHES, _SPACES = re.compile("[\u0300-\u036f]"), re.compile("[\u2018\u2019\u02bc]"), re.compile(r"\s+")
 # A cheap pre-check that matches every run, and some texts without one.
 _PERHAPS_RUN = re.compile(rf"[{_NEAR}{_BEYOND}][{_NEAR}{_BEYOND}]{{{MOST_MARKS}}}")
 
@@ -50,3 +51,12 @@ def normalise_text(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> st
 def shorten_mark_runs(text: str) -> str:
     """Return a text whose runs of combining marks are no longer than a normal form can be made of quickly."""
     return _RUN.sub(r"\1", text) if _PERHAPS_RUN.search(text) else text
+
+
+def fold_name(text: str) -> str:
+    """Return a text without case and accents, with one kind of apostrophe and one blank between words.
+
+    `afterturn.folded` does the same in the database.
+    """
+    plain = _ACCENTS.sub("", normalise_text("NFKD", text)).lower()
+    return _SPACES.sub(" ", _APOSTROPHES.sub("'", plain)).strip()

@@ -203,18 +203,18 @@ def _read_message(message: SaidMessage) -> Iterator[DigestEntry]:
         text = _FENCED.sub(" ", text)
     found = _SENTENCES.find((digest_text(text), message.role), lambda: _find_sentences(message.role, text))
     for kind, begin, end in found:
-        yield DigestEntry(kind, _cut(_trim(text[begin:end])), message.turn, message.seq, message.version)
+        yield DigestEntry(kind, _cut_text(_trim_sentence(text[begin:end])), message.turn, message.seq, message.version)
 
 
 def _find_sentences(role: str, text: str) -> Sequence[tuple[DigestKind, int, int]]:
     """Return the first sentences of a text that say something: what each does, where it begins and ends."""
-    sentences = ((match, _trim(match.group())) for match in _SENTENCE.finditer(text))
+    sentences = ((match, _trim_sentence(match.group())) for match in _SENTENCE.finditer(text))
     kinds = ((match, _choose_kind(role, told)) for match, told in sentences if len(told) >= SHORTEST)
     found = ((kind, *match.span()) for match, kind in kinds if kind is not None)
     return tuple(islice(found, MOST_OF_MESSAGE))
 
 
-def _trim(sentence: str) -> str:
+def _trim_sentence(sentence: str) -> str:
     return " ".join(sentence.split()).strip(_MARKS)
 
 
@@ -236,5 +236,5 @@ def _names_something(sentence: str) -> bool:
     return bool(_FILE.search(sentence) or _NUMBER.search(sentence) or _NAME.search(sentence))
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "\u2026"

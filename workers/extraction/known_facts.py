@@ -13,7 +13,7 @@ from store.database import Database
 from store.ledger.ledger import LedgerRow
 from store.memory.held_facts import build_patterns
 from store.memory.turn_messages import TurnMessage
-from store.text.folding import fold_name
+from store.text.normal_forms import fold_name
 from workers.extraction.llm.reader import KNOWN_CHARACTERS
 from workers.extraction.llm.request import MINED_ROLE, SECRET, KnownFact
 from workers.settings import EnrichmentSettings

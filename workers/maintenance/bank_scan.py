@@ -42,10 +42,10 @@ class BankScan:
             host, after = await self.next_host(host), FIRST
         if host is None:
             return PrunedBatch(0, None)
-        found, failed = await _attempt(self.find(host, after))
+        found, failed = await _try_step(self.find(host, after))
         if found is None:
             return PrunedBatch(0, str(host), failed)
-        removed, failed = await _attempt(self.work(host, found))
+        removed, failed = await _try_step(self.work(host, found))
         if removed is None:
             return PrunedBatch(0, f"{host} {found.bank_id}", failed)
         # The same place again: a bank's work may take many batches.
@@ -66,7 +66,7 @@ def _parse_place(place: str | None) -> tuple[UUID | None, UUID | None]:
     return UUID(host) if host else None, UUID(bank) if bank else None
 
 
-async def _attempt(doing: Awaitable[Result | None]) -> tuple[Result | None, str | None]:
+async def _try_step(doing: Awaitable[Result | None]) -> tuple[Result | None, str | None]:
     """Return the result, or None and the kind of the error; a bank that another transaction holds is no error."""
     try:
         return await doing, None

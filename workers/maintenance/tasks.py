@@ -1,5 +1,6 @@
 """The registry of maintenance tasks: interval, batch and dry-run count of each."""
 
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +8,18 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from producers.service.session_summaries import Summariser
+from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
 from store.maintenance import MORE, Consolidation, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
 from store.memory.session_digests import SessionDigests
 from store.memory.session_summaries import SessionSummaries
+from store.recall.accuracy_check import StoredBank, compare_searches, find_stored_banks
 from store.recall.jobs import RecallJobs
+from store.recall.settings import RecallSettings
 from workers.maintenance.bank_scan import FIRST, BankScan
+from workers.metrics import RECALL_COMPARED, RECALL_FOUND
 from workers.settings import MaintenanceSettings
 
 #: How long one batch works on an erasure; another worker may run the next batch.
@@ -23,6 +28,8 @@ ERASE_FOR = timedelta(seconds=5)
 CLAIM_GRACE = timedelta(minutes=1)
 #: How long one batch reads a session into its digest, in seconds.
 DIGEST_S = 1.0
+#: Units of one bank that serve as questions of a check of recall: an exact search of a large bank is costly.
+CHECKED_UNITS = 3
 #: Why a task of sessions is off.
 NOT_PERIODIC = "maintenance.sessions is not `periodic`"
 
@@ -188,7 +195,7 @@ def _retention_task(needs: Needs) -> Task:
     def scan(before: datetime) -> BankScan:
         async def erase(host: UUID, found: FoundBank) -> int | None:
             # One erasure takes only a part of a bank's old turns.
-            receipt = await _erase(erasures, host, await erasures.age(host, found.bank_id, before))
+            receipt = await _run_erasure(erasures, host, await erasures.age(host, found.bank_id, before))
             if receipt is None:
                 return None
             return receipt.counts.get("turns", 0) if receipt.done else 0
@@ -230,7 +237,7 @@ def _ended_task(needs: Needs) -> Task:
                 if found.bank_name is None
                 else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
             )
-            receipt = await _erase(erasures, host, erasure)
+            receipt = await _run_erasure(erasures, host, erasure)
             return None if receipt is None else int(receipt.done)
 
         return BankScan(pruning.next_host, lambda host, after: ending.find_ended(host, after, before), erase)
@@ -333,7 +340,7 @@ def _parse_session(place: str | None) -> tuple[UUID | None, tuple[UUID, UUID] | 
     return (ids[0] if ids else None), ((ids[1], ids[2]) if len(ids) > 1 else None)
 
 
-async def _erase(erasures: Erasures, host: UUID, erasure: UUID | None) -> Receipt | None:
+async def _run_erasure(erasures: Erasures, host: UUID, erasure: UUID | None) -> Receipt | None:
     """Run an erasure for a while; return its receipt, or None where there is none to run."""
     return None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
 
@@ -381,3 +388,23 @@ def index_task(indexes: VectorIndexes) -> Task:
         return len(await indexes.needed())
 
     return Task("vector_indexes", timedelta(minutes=1), step, count)
+
+
+def recall_check_task(database: Database, settings: RecallSettings) -> Task:
+    """Return the task that compares recall with an exact search in one random large bank, for the metrics."""
+
+    async def large() -> list[StoredBank]:
+        return [bank for bank in await find_stored_banks(database) if bank.units > settings.exact_units]
+
+    async def step(place: str | None) -> PrunedBatch:
+        del place
+        for bank in random.sample(banks := await large(), min(1, len(banks))):
+            for check in await compare_searches(database, bank, CHECKED_UNITS, settings):
+                RECALL_COMPARED.labels(check.filter).inc(check.there)
+                RECALL_FOUND.labels(check.filter).inc(check.found)
+        return PrunedBatch(0, None)
+
+    async def count() -> int:
+        return len(await large())
+
+    return Task("recall_check", timedelta(hours=1), step, count)

@@ -413,7 +413,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
     tokens = _TOKEN.findall(text)
     if len(tokens) < SOME:
         return None
-    lows, names = _expand(tokens)
+    lows, names = _expand_contractions(tokens)
     taken, change, told, ended, came = list[str](), Change.NONE, None, False, False
     if retold := not CUES.isdisjoint(lows):
         lows, names = drop_turned_out(lows, names)
@@ -464,12 +464,12 @@ def _drop_change(lows: list[str], names: list[bool]) -> tuple[Change, list[str],
     change = Change.NONE
     for strength, phrases in ((Change.STRONG, _STRONG), (Change.WEAK, _WEAK), (Change.NONE, _ENDS)):
         for phrase in phrases:
-            lows, names, found = _drop(lows, names, phrase)
+            lows, names, found = _drop_phrase(lows, names, phrase)
             change = max(change, strength) if found else change
     return change, lows, names
 
 
-def _expand(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
+def _expand_contractions(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
     lows, names = list[str](), list[bool]()
     for token in tokens:
         low = token.lower()
@@ -488,7 +488,7 @@ def _expand_contraction(low: str) -> Sequence[str]:
     return _CONTRACTED.get(low) or ((low[:-3], "not") if low.endswith("n't") else (low,))
 
 
-def _drop(lows: list[str], names: list[bool], phrase: Sequence[str]) -> tuple[list[str], list[bool], bool]:
+def _drop_phrase(lows: list[str], names: list[bool], phrase: Sequence[str]) -> tuple[list[str], list[bool], bool]:
     at = find_phrase(lows, phrase)
     if at < 0:
         return lows, names, False
@@ -515,10 +515,10 @@ def _first_clause(lows: list[str], names: list[bool]) -> tuple[list[str], list[b
 
 
 def _replaces_all(new: Sequence[Sentence], old: Sequence[Sentence]) -> bool:
-    return all(any(_replaces(one, former) for one in new) for former in old)
+    return all(any(_replaces_sentence(one, former) for one in new) for former in old)
 
 
-def _replaces(new: Sentence, old: Sentence) -> bool:
+def _replaces_sentence(new: Sentence, old: Sentence) -> bool:
     """Return whether a sentence takes the place of an earlier one of the same speaker."""
     if old.ended or (new.words == old.words and new.negated == old.negated):
         return False
@@ -534,15 +534,15 @@ def _replaces(new: Sentence, old: Sentence) -> bool:
 
 def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
     if new.negated and not old.negated:
-        return _denies(new, old)
+        return _denies_sentence(new, old)
     if new.negated != old.negated:
-        return _bare(new.words) == _bare(old.words)
+        return _drop_auxiliaries(new.words) == _drop_auxiliaries(old.words)
     if new.taken_back:
         return _takes_back(new, old)
     if new.told is not None and _tells_change(new, new.told, old):
         return True
     if new.came:
-        new, old = _reduce(new), _reduce(old)
+        new, old = _reduce_sentence(new), _reduce_sentence(old)
     return (not new.clause and _gives_other_value(new, old)) or _tells_other_value(new, old)
 
 
@@ -555,7 +555,7 @@ def _tells_other_value(new: Sentence, old: Sentence) -> bool:
     return other or (now is not None and is_other_state(now, then))
 
 
-def _reduce(one: Sentence) -> Sentence:
+def _reduce_sentence(one: Sentence) -> Sentence:
     words, names = reduce_words(one.words, one.names)
     return replace(one, words=words, names=names)
 
@@ -574,8 +574,8 @@ def _tells_change(new: Sentence, told: ToldChange, old: Sentence) -> bool:
         return True
     if told.left:
         arranged = verb in _ARRANGED or (told.off and not _ARRANGING.isdisjoint(old.words))
-        return (arranged and _is_called_off(told, old)) or (not told.off and _leaves(new, told, old))
-    return _chooses(new, told, old)
+        return (arranged and _is_called_off(told, old)) or (not told.off and _leaves_value(new, told, old))
+    return _chooses_otherwise(new, told, old)
 
 
 def _is_for_then(told: ToldChange, old: Sentence) -> bool:
@@ -584,7 +584,7 @@ def _is_for_then(told: ToldChange, old: Sentence) -> bool:
     return then is not None and then.kind in COUNTED and set(analyse_text(" ".join(told.left)).counts) == then.subject
 
 
-def _leaves(new: Sentence, told: ToldChange, old: Sentence) -> bool:
+def _leaves_value(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     """Return whether what was left is what an earlier sentence says of its subject: "our bookkeeper is Mr. Kern"."""
     at, here = find_phrase(old.words, told.left), find_phrase(new.words, told.left)
     end = at + len(told.left)
@@ -619,7 +619,7 @@ def _list_subject(before: Sequence[str], *, copula: bool) -> Iterator[str]:
     yield from analyse_text(" ".join(before[: -1 if copula else -SOME])).counts
 
 
-def _chooses(new: Sentence, told: ToldChange, old: Sentence) -> bool:
+def _chooses_otherwise(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     """Return whether an earlier sentence states another choice for the same: "for the table", "the table will be"."""
     foreign = analyse_text(" ".join(_PEOPLE.intersection(old.words))).counts.keys() - set(new.terms)
     if not told.about or foreign or set(told.chosen) <= set(old.words):
@@ -642,7 +642,7 @@ def _speaks_of_others(new: Sentence, old: Sentence) -> bool:
     return new.others != old.others
 
 
-def _denies(new: Sentence, old: Sentence) -> bool:
+def _denies_sentence(new: Sentence, old: Sentence) -> bool:
     """Return whether a negated sentence says that an earlier one does not hold.
 
     The earlier one begins with what is denied: "my sister works at Nordwind" is not denied by "I no longer work at
@@ -651,7 +651,7 @@ def _denies(new: Sentence, old: Sentence) -> bool:
     if not new.words or not old.words:
         return False
     if not new.ended:
-        return _bare(new.words) == _bare(old.words)
+        return _drop_auxiliaries(new.words) == _drop_auxiliaries(old.words)
     exact = {word for word, named in zip(new.words, new.names, strict=True) if named or word[0].isdigit()}
     if not exact.issubset(old.words):
         return False
@@ -660,12 +660,12 @@ def _denies(new: Sentence, old: Sentence) -> bool:
         return False
     shared = sum(term in other for term in mine)
     if shared < SOME:
-        same = set(mine) == set(other) or set(_bare(new.words)) <= set(_bare(old.words))
+        same = set(mine) == set(other) or set(_drop_auxiliaries(new.words)) <= set(_drop_auxiliaries(old.words))
         return shared == len(mine) and same
     return shared >= DENIED_SHARE * len(mine)
 
 
-def _bare(words: Sequence[str]) -> list[str]:
+def _drop_auxiliaries(words: Sequence[str]) -> list[str]:
     return [word for word in words if word not in {"do", "does"}]
 
 

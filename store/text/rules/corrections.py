@@ -100,7 +100,7 @@ def correct_fact(correction: Correction, fact_id: str, key: str, subject: str | 
     None for a fact of which a person has several, and for a value that cannot be one of its kind.
     """
     rule = _ONE_VALUED.get(fact_id)
-    if rule is None or key == canonical_name(correction.wrong) or not _fits(rule, correction):
+    if rule is None or key == canonical_name(correction.wrong) or not _fits_rule(rule, correction):
         return None
     return ExtractedFact(
         fact_id=fact_id,
@@ -116,7 +116,7 @@ def correct_fact(correction: Correction, fact_id: str, key: str, subject: str | 
     )
 
 
-def _fits(rule: Rule, correction: Correction) -> bool:
+def _fits_rule(rule: Rule, correction: Correction) -> bool:
     """Return whether the right value is of the form that the rule asks of one: a day, or a name like the wrong one."""
     if rule.shape is ValueShape.DAY:
         return bool(find_dates(correction.right, None))

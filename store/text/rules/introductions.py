@@ -23,7 +23,7 @@ _SPACE = r"[ \t\u00a0]{1,3}"
 _GAP = r"(?:-|[ \t\u00a0]{1,3})"
 
 
-def _compile(section: str) -> re.Pattern[str]:
+def _compile_phrases(section: str) -> re.Pattern[str]:
     listed = sorted(word_list("called", section), key=len, reverse=True)
     phrases = "|".join(re.escape(one) for one in listed)
     for written, read in ((r"\-", _GAP), ("'", "['\u2019]"), ("ss", "(?:ss|\u00df)")):
@@ -32,7 +32,7 @@ def _compile(section: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){_SPACE}{between}(?=[^\W\d_])", re.IGNORECASE)
 
 
-_NAMED, _INTRODUCED = _compile("named"), _compile("introduced")
+_NAMED, _INTRODUCED = _compile_phrases("named"), _compile_phrases("introduced")
 _PARTICLE = r"(?:van|von|de|da|di|del|della|der|den|ten|ter|la|le|el|al|bin|ibn|dos|das|zu|y)"
 _NAME = re.compile(
     rf"(?:(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms)\.?{_SPACE})?"
@@ -137,16 +137,13 @@ def _end_of_name(text: str, start: int, *, sure: bool, greeted: bool = False) ->
     after = text[start + len(name) : start + len(name) + 16]
     if after[:1] in {"'", "\u2019"} or words[0] in word_list("called", "never") or name.endswith(("'s", "\u2019s")):
         return 0
-    follows = _ENDS.match(after) is not None or _next_word(after) in word_list("called", "follows")
+    next_word = next(iter(after.split(maxsplit=1)), "").lower()
+    follows = _ENDS.match(after) is not None or next_word in word_list("called", "follows")
     if sure:
         fits = _may_be_given(name, words, follows=follows)
     else:
         fits = follows and _is_introduced(name, words, greeted=greeted)
     return start + len(name) if fits else 0
-
-
-def _next_word(after: str) -> str:
-    return next(iter(after.split(maxsplit=1)), "").lower()
 
 
 def _cut_place(name: str) -> str:
@@ -170,7 +167,7 @@ def _is_introduced(name: str, words: list[str], *, greeted: bool) -> bool:
         return bool(others) and name.rsplit(maxsplit=1)[-1][0].isupper()
     if not is_given_name(first):
         told = greeted and name[0].isupper() and not first.endswith(_DEMONYMS)
-        return told and not is_word(first) and not _is_thing(words)
+        return told and not is_word(first) and " ".join(words) not in known_things()
     if others:
         return name[0].isupper() and (not is_word(first) or not is_word(words[-1]) or is_family_name(words[-1]))
     if first in word_list("called", "said"):
@@ -178,10 +175,6 @@ def _is_introduced(name: str, words: list[str], *, greeted: bool) -> bool:
     if not name[0].isupper():
         return len(first) >= len("kate") and not is_word(first) and first not in known_places()
     return greeted or first not in everyday_words()
-
-
-def _is_thing(words: list[str]) -> bool:
-    return " ".join(words) in known_places() | known_things()
 
 
 _DEMONYMS = ("ian", "ean", "ese", "ish", "isch", "ano", "ana", "ense", "ais", "aise", "ien", "ienne")

@@ -149,15 +149,10 @@ def _kind_by_words(run: NameRun) -> MentionKind | None:
     if lows[-1] in word_list("organisation", "any") or (lows[0] in word_list("organisation", "any")):
         return MentionKind.ORGANISATION
     telling = not all(low in everyday_words() for low in lows[:-1])
-    if lows[0] in word_list("place", "begins") or (
-        lows[-1] in word_list("place", "ends") and (telling or _is_brief(run))
-    ):
+    is_brief = not run.opens and len(run.parts) <= _LONGEST_STRANGER
+    if lows[0] in word_list("place", "begins") or (lows[-1] in word_list("place", "ends") and (telling or is_brief)):
         return MentionKind.PLACE
     return MentionKind.ORGANISATION if telling and lows[-1] in word_list("organisation", "tail") else None
-
-
-def _is_brief(run: NameRun) -> bool:
-    return not run.opens and len(run.parts) <= _LONGEST_STRANGER
 
 
 def _kind_by_given_name(run: NameRun) -> MentionKind | None:

@@ -60,7 +60,10 @@ def _names_of_message(ordinal: int, text: str) -> list[FoundName]:
         judged = [(run, seen) for run, seen in judged if _is_listed(run)]
     found = [_name_of_run(ordinal, text, run, seen) for run, seen in _coordinate_kinds(judged)]
     taken = frozenset(token.start for run, _ in judged for token in run.parts)
-    found += [_name_of_span(ordinal, text, span, kind) for span, kind in find_lower_case_names(words_found, taken)]
+    found += [
+        FoundName(ordinal, span, canonical_name(text[span.start : span.end]), kind, sure=True, certain=True)
+        for span, kind in find_lower_case_names(words_found, taken)
+    ]
     return sorted(found, key=lambda name: name.span)
 
 
@@ -82,10 +85,6 @@ def _name_of_run(ordinal: int, text: str, run: NameRun, seen: Guess) -> FoundNam
         run, kind, sure, certain = NameRun(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
     surface = text[run.start : run.end]
     return FoundName(ordinal, TextSpan(run.start, run.end), canonical_name(surface), kind, sure, certain)
-
-
-def _name_of_span(ordinal: int, text: str, span: TextSpan, kind: MentionKind) -> FoundName:
-    return FoundName(ordinal, span, canonical_name(text[span.start : span.end]), kind, sure=True, certain=True)
 
 
 def _coordinate_kinds(judged: list[tuple[NameRun, Guess]]) -> list[tuple[NameRun, Guess]]:

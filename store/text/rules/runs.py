@@ -129,7 +129,8 @@ def find_runs(found: list[Token]) -> Iterator[NameRun]:
             place += 1
             continue
         whole = _known_end(found, place)
-        end = _run_end(found, place) if _begins_run(found, place) else place
+        begins = is_nameable(found[place]) or _named_as_month(found, place)
+        end = _run_end(found, place) if begins else place
         if whole >= max(end, place + 1):
             yield NameRun(found, place, whole)
         elif end > place and (run := _trim_run(NameRun(found, place, end))):
@@ -152,10 +153,6 @@ def _known_end(found: list[Token], first: int) -> int:
 
 def _is_proper(token: Token) -> bool:
     return token.capital or token.text[0].isdigit()
-
-
-def _begins_run(found: list[Token], place: int) -> bool:
-    return is_nameable(found[place]) or _named_as_month(found, place)
 
 
 def _named_as_month(found: list[Token], place: int) -> bool:

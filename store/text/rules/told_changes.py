@@ -76,78 +76,7 @@ _CALLED_OFF = re.compile(
     r"(?= ,| for good| so| because| and|$)"
 )
 #: A text without any of these words tells no such change.
-CUES = frozenset(
-    {
-        "swapped",
-        "exchanged",
-        "traded",
-        "switch",
-        "migrate",
-        "switched",
-        "changed",
-        "moved",
-        "migrated",
-        "shifted",
-        "transferred",
-        "converted",
-    }
-    | {
-        "took",
-        "takes",
-        "taken",
-        "replaced",
-        "superseded",
-        "moving",
-        "gave",
-        "given",
-        "rid",
-        "rescheduled",
-        "dropped",
-        "ditched",
-        "done",
-    }
-    | {
-        "cancelled",
-        "canceled",
-        "scrapped",
-        "abandoned",
-        "discontinued",
-        "fired",
-        "finished",
-        "sacked",
-        "sold",
-        "returned",
-        "let",
-        "uninstalled",
-        "broke",
-        "split",
-        "unsubscribed",
-        "parted",
-        "ended",
-        "end",
-        "settled",
-        "decided",
-        "opted",
-        "went",
-        "gone",
-    }
-    | {
-        "turned",
-        "turns",
-        "used",
-        "handed",
-        "retired",
-        "resigned",
-        "fell",
-        "closed",
-        "stolen",
-        "called",
-        "dumped",
-        "axed",
-        "off",
-        "happening",
-    }
-)
+CUES = word_list("change", "cue")
 _IN_THE_END = re.compile(r" in the end\b")
 # What is only to happen, or did not.
 _NOT_SO = re.compile(r"\b(?:will|to|not|never|almost|nearly|shall|may|must|want|plan|going to) (?:be |have )?$")
@@ -170,9 +99,9 @@ def read_told_change(lows: Sequence[str]) -> ToldChange | None:
     for pattern in _LEFT:
         found = pattern.search(said)
         if found and not _NOT_SO.search(said[: found.start()]):
-            left, rest = _cut(found["left"].split())
+            left, rest = _split_thing(found["left"].split())
             left = _drop_own(left)
-            new = _cut(found["new"].split())[1] if "new" in pattern.groupindex else []
+            new = _split_thing(found["new"].split())[1] if "new" in pattern.groupindex else []
             what = found["what"] if "what" in pattern.groupindex else None
             about = [said[: found.start()], what or "", _first_clause(rest), _first_clause(new)]
             return None if _ANYTHING.issuperset(left) else ToldChange(tuple(left), (), _list_terms(about))
@@ -188,13 +117,13 @@ def read_now_chosen(lows: Sequence[str]) -> ToldChange | None:
 def _read_chosen(said: str, found: re.Match[str] | None) -> ToldChange | None:
     if not found or _NOT_SO.search(said[: found.start()]):
         return None
-    value, rest = _cut(_drop_own(found["new"].split()))
+    value, rest = _split_thing(_drop_own(found["new"].split()))
     what = found["what"] if "what" in found.re.groupindex else None
     about = [said[: found.start()], what or "", _first_clause(rest)]
     return ToldChange((), tuple(value), _list_terms(about)) if value else None
 
 
-def _cut(words: list[str]) -> tuple[list[str], list[str]]:
+def _split_thing(words: list[str]) -> tuple[list[str], list[str]]:
     """Return the words of a thing, and what is said of it behind them."""
     thing = [*words[:1], *takewhile(lambda word: word not in _ENDS, words[1:])]
     return thing, words[len(thing) :]

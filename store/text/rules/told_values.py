@@ -64,18 +64,18 @@ def read_stated_value(sentence: Worded) -> ToldValue | None:
     words = sentence.words
     at = _find_copula(words)
     when = _find_time(words)
-    if at > 0 and _counts(words[:at]):
+    if at > 0 and _says_how_many(words[:at]):
         return _read_count(words, at + 1)
     if when > 0:  # "the boiler is serviced on 4 March"
-        return _build(sentence, words[:when], when)
+        return _build_value(sentence, words[:when], when)
     if at > 0:
         # "is stored in a vault", "is planned for 3 March"
         held = words[at + 1] if words[at + 2 : at + 3] and words[at + 2] in PLACED | {"for"} else ""
         stored = bool(held) and not held.endswith("ing") and held not in _EXCLUDING and not is_counted(held)
-        return _build(sentence, words[: at + 2], at + 2) if stored else _build(sentence, words[:at], at + 1)
+        return _build_value(sentence, words[: at + 2], at + 2) if stored else _build_value(sentence, words[:at], at + 1)
     home = next((nth for nth in range(1, len(words) - 1) if words[nth] in _LIVE and words[nth + 1] in PLACED), -1)
     if home > 0:
-        return _build(sentence, words[: home + 1], home + 1)
+        return _build_value(sentence, words[: home + 1], home + 1)
     return _read_dose(sentence) or _read_paid(sentence) or (_read_count(words, 0) if words[0] in _FIRST else None)
 
 
@@ -91,7 +91,7 @@ def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
         return named
     if words[0] in _FIRST and words[2:3] == ("new",):  # "I got a new number: 555"
         number = next((nth for nth in range(3, len(words)) if is_counted(words[nth])), -1)
-        return _build(sentence, words[3:number], number) if number > 0 else None
+        return _build_value(sentence, words[3:number], number) if number > 0 else None
     said = _find_copula(words) > 0 or (changed and _find_time(words) > 0)
     return read_stated_value(sentence) if said and (changed or "new" in words[:2]) else None
 
@@ -103,7 +103,7 @@ def _read_new_one(sentence: Worded) -> ToldValue | None:
     if words[0] not in _FIRST or new < 0 or not _GOT.issuperset(words[1:new]):
         return None
     at = next((nth for nth in range(new + 2, min(new + 5, len(words))) if sentence.names[nth]), -1)
-    return _build(sentence, [word for word in words[new + 1 : at] if word not in _CALLED], at) if at > 0 else None
+    return _build_value(sentence, [word for word in words[new + 1 : at] if word not in _CALLED], at) if at > 0 else None
 
 
 def is_state(told: ToldValue) -> bool:
@@ -155,14 +155,14 @@ def _read_moved(sentence: Worded, at: int) -> ToldValue | None:
     behind = [word for word in takewhile(lambda word: word != "from", behind) if word not in _TRAILING]
     begins = to + (words[to] in _UNTIL)
     if not set(behind) - _LEADING:
-        told = _build(sentence, _LIVES if begins == at + 1 and set(words[:at]) <= _FIRST else words[:at], begins)
+        told = _build_value(sentence, _LIVES if begins == at + 1 and set(words[:at]) <= _FIRST else words[:at], begins)
     else:
-        told = _build(sentence, behind, begins)
+        told = _build_value(sentence, behind, begins)
         told = told and replace(told, owner=_list_terms(words[:at]))
     return told and (told if words[at] in _SETS else replace(told, placed=None))
 
 
-def _build(sentence: Worded, subject: Sequence[str], at: int) -> ToldValue | None:
+def _build_value(sentence: Worded, subject: Sequence[str], at: int) -> ToldValue | None:
     """Return the value that begins at a place of a sentence, without what stands before and behind it."""
     named = [word for word in subject if word not in _LEADING]
     if _NUMBER in named:  # "my phone number", "my new number"
@@ -201,7 +201,7 @@ def _find_copula(words: Sequence[str]) -> int:
     return next((nth for nth, word in enumerate(words) if word in _COPULAS or word == "be"), -1)
 
 
-def _counts(subject: Sequence[str]) -> bool:
+def _says_how_many(subject: Sequence[str]) -> bool:
     """Return whether what follows says how many there are ("there are", "we are")."""
     return subject[0] in _HERE | {"we"} and set(subject[1:]) <= {"will"}
 
@@ -219,7 +219,7 @@ def _read_dose(sentence: Worded) -> ToldValue | None:
     """Return how much a sentence tells of something: "20 mg of atorvastatin"."""
     words = sentence.words
     of = next((nth for nth in range(2, len(words) - 1) if words[nth] == "of" and is_count(words[nth - 2])), -1)
-    return _build(sentence, words[of + 1 :], of - 2) if of > 0 else None
+    return _build_value(sentence, words[of + 1 :], of - 2) if of > 0 else None
 
 
 def _read_paid(sentence: Worded) -> ToldValue | None:
@@ -228,7 +228,7 @@ def _read_paid(sentence: Worded) -> ToldValue | None:
     if len(words) < _SHORTEST_PAID or words[0] not in _FIRST or words[1] not in _PAY or not is_count(words[2]):
         return None
     at = next((nth for nth in range(3, len(words) - 1) if words[nth] in {"in", "for", "on"}), -1)
-    return _build(sentence, words[at + 1 :], 2) if at > 0 else None
+    return _build_value(sentence, words[at + 1 :], 2) if at > 0 else None
 
 
 def _is_hour(told: ToldValue) -> bool:

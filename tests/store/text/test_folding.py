@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from store.text.folding import fold_name
+from store.text.normal_forms import fold_name
 from tests.servers import TestPostgres
 
 NAMES = ["Zoë", "O\u2019Brien", "O\u02bcBrien", " Ana\u00a0 Lima\t", "ŁUKASZ", "Straße", "ﬁne", "e\u0301", "李雷", ""]

@@ -7,7 +7,7 @@ dropped: a fact must quote words of the user letter by letter, an entity must be
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -36,6 +36,7 @@ DEFAULT_CONFIDENCE = 0.78
 _NAME = re.compile(r"[^\w]+")
 
 Fault = Literal["refused", "truncated", "no_call", "wrong_schema"]
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class NoAnswer(Exception):
@@ -91,7 +92,7 @@ class ModelReading:
 
 def parse_answer(reply: Mapping[str, object], turn: TurnText, known: Sequence[KnownFact] = ()) -> ModelReading:
     """Return the findings of a reply that the turn supports; `known` are the facts it was sent. Raises NoAnswer."""
-    answer = _find_answer(reply)
+    answer = read_call(reply, TOOL, _ModelAnswer)
     facts = [fact for one in answer.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
     mentions = [mention for one in answer.entities if (mention := _build_mention(one, turn.messages)) is not None]
     mentions = list({(m.ordinal, m.entity): m for m in reversed(mentions)}.values())
@@ -113,24 +114,19 @@ def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extr
     return Extraction(found.mentions, found.entities, facts)
 
 
-def _find_answer(reply: Mapping[str, object]) -> _ModelAnswer:
-    arguments = find_arguments(reply, TOOL)
-    try:
-        return _ModelAnswer.model_validate(orjson.loads(arguments) if isinstance(arguments, str) else arguments)
-    except (orjson.JSONDecodeError, ValidationError):
-        fault: Fault = "truncated" if reply.get("status") == "incomplete" else "wrong_schema"
-    raise NoAnswer(fault)
-
-
-def find_arguments(reply: Mapping[str, object], tool: str) -> str | Mapping[str, Any]:
-    """Return the arguments of a reply's call of this tool. Raises NoAnswer."""
-    objects = list(_iterate_objects(reply))
+def read_call(reply: Mapping[str, object], tool: str, form: type[Form]) -> Form:
+    """Return the arguments of a reply's call of this tool, in their form. Raises NoAnswer."""
+    objects, is_cut = list(_iterate_objects(reply)), reply.get("status") == "incomplete"
     if any(one.get("type") == "refusal" for one in objects):
         raise NoAnswer("refused")
     arguments = next((call for one in objects if (call := _call_arguments(one, tool)) is not None), None)
     if arguments is None:
-        raise NoAnswer("truncated" if reply.get("status") == "incomplete" else "no_call")
-    return arguments
+        raise NoAnswer("truncated" if is_cut else "no_call")
+    try:
+        return form.model_validate(orjson.loads(arguments) if isinstance(arguments, str) else arguments)
+    except (orjson.JSONDecodeError, ValidationError):
+        fault: Fault = "truncated" if is_cut else "wrong_schema"
+    raise NoAnswer(fault)
 
 
 def _iterate_objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:

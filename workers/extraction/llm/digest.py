@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import orjson
 from afterturn_client.reference import escaped
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from embeddings.endpoint import EndpointError
 from producers.service.session_summaries import RuleDigester
 from store.ledger.circuit_breakers import Gate
 from store.memory.session_summaries import SessionPlace, SessionSummaries
 from store.text.session_digest import LONGEST, DigestEntry, DigestKind, SaidMessage, merge_entries
-from workers.extraction.llm.answer import NoAnswer, find_arguments
+from workers.extraction.llm.answer import NoAnswer, read_call
 from workers.extraction.llm.reader import LlmReader
 from workers.extraction.llm.request import HEARD_ROLES
 from workers.extraction.llm.rights import ModelRights
@@ -129,11 +128,7 @@ class ModelDigester:
 
 def parse_entries(reply: Mapping[str, object], sent: Sequence[tuple[SaidMessage, str]]) -> list[DigestEntry]:
     """Return the entries of a reply that quote a message letter by letter. Raises NoAnswer."""
-    arguments = find_arguments(reply, TOOL)
-    try:
-        answer = _Answer.model_validate(orjson.loads(arguments) if isinstance(arguments, str) else arguments)
-    except (orjson.JSONDecodeError, ValidationError):
-        raise NoAnswer("wrong_schema") from None
+    answer = read_call(reply, TOOL, _Answer)
     found = list[DigestEntry]()
     for one in answer.entries:
         quote = one.quote.strip()

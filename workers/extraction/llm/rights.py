@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 
-def _allow(_host: UUID, _bank: UUID) -> bool:
+def _allow_all(_host: UUID, _bank: UUID) -> bool:
     return True
 
 
-def _refuse(_host: UUID, _bank: UUID) -> bool:
+def _refuse_all(_host: UUID, _bank: UUID) -> bool:
     return False
 
 
@@ -17,5 +17,5 @@ def _refuse(_host: UUID, _bank: UUID) -> bool:
 class ModelRights:
     """Whether the model gets a bank's turns (`read`), and ends the facts that it says are to be deleted (`delete`)."""
 
-    read: Callable[[UUID, UUID], bool] = _allow
-    delete: Callable[[UUID, UUID], bool] = _refuse
+    read: Callable[[UUID, UUID], bool] = _allow_all
+    delete: Callable[[UUID, UUID], bool] = _refuse_all
