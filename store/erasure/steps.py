@@ -34,9 +34,13 @@ KNOWN = text("""
         or exists (select from afterturn.agent_memory_bank_t b
                     where b.host_id = :host and b.user_id = :thing and b.bank_name <> '')
         or afterturn.has_key_of(:name)""")
-HAS_UNIT = select(exists().where(schema.in_bank(schema.UNIT), schema.UNIT.c.unit_id == bindparam("thing")))
-#: Whether a document, directive or memory of an id is, or was, there.
-HAS = {Kind.DOCUMENT: HAS_DOCUMENT, Kind.DIRECTIVE: HAS_DIRECTIVE, Kind.MEMORY: HAS_MEMORY}
+#: Whether a document, directive, memory or unit of an id is, or was, there.
+HAS = {
+    Kind.DOCUMENT: HAS_DOCUMENT,
+    Kind.DIRECTIVE: HAS_DIRECTIVE,
+    Kind.MEMORY: HAS_MEMORY,
+    Kind.UNIT: select(exists().where(schema.in_bank(schema.UNIT), schema.UNIT.c.unit_id == bindparam("thing"))),
+}
 # The user's own banks that are not erased since the last request, those with a running erasure first.
 OWN_BANK = text("""
     select b.bank_id, r.erasure_id
@@ -62,11 +66,10 @@ async def find_target(place: LockedBank, target: ErasureTarget) -> None:
         case Kind.USER:
             found = await place.connection.execute(KNOWN, {"host": host, "thing": thing, "name": target.name})
             known = bool(found.scalar())
-        case Kind.DOCUMENT | Kind.DIRECTIVE | Kind.MEMORY:
-            known = bool((await place.ask(HAS[target.kind], thing=thing))[0][0])
-        case _:
-            await reflections.refuse_reflection(place.connection, host, place.bank, thing)
-            known = bool((await place.ask(HAS_UNIT, thing=thing))[0][0])
+        case kind:
+            if kind is Kind.UNIT:
+                await reflections.refuse_reflection(place.connection, host, place.bank, thing)
+            known = bool((await place.ask(HAS[kind], thing=thing))[0][0])
     if not known:
         raise NotFound(f"no such {target.kind.value}")
 
@@ -84,12 +87,9 @@ async def begin_target(place: LockedBank) -> None:
             await begin_bank(place)
         case Kind.SESSION:
             await begin_session(place)
-        case Kind.DOCUMENT | Kind.DIRECTIVE | Kind.MEMORY as kind:
+        case kind:
             if not (await place.ask(HAS[kind], thing=place.erasure.target))[0][0]:
                 raise NotFound(f"no such {kind.value}")
-        case _:
-            if not (await place.ask(HAS_UNIT, thing=place.erasure.target))[0][0]:
-                raise NotFound("no such unit")
 
 
 async def begin_target_again(place: LockedBank) -> None:

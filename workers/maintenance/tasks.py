@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from producers.service.session_summaries import Summariser
@@ -14,11 +15,11 @@ from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.errors import ResourceBusy
 from store.maintenance import MORE, Consolidation, ExpiryTask, FoundBank, PrunedBatch, Pruning, WordReanalysis
 from store.memory.session_digests import SessionDigests
-from store.memory.session_summaries import SessionSummaries
+from store.memory.session_summaries import SessionPlace, SessionSummaries
 from store.recall.accuracy_check import StoredBank, compare_searches, find_stored_banks
 from store.recall.jobs import RecallJobs
 from store.recall.settings import RecallSettings
-from workers.maintenance.bank_scan import FIRST, BankScan
+from workers.maintenance.bank_scan import BankScan, SessionScan, count_all
 from workers.metrics import RECALL_COMPARED, RECALL_FOUND
 from workers.settings import MaintenanceSettings
 
@@ -105,15 +106,13 @@ def _recall_jobs(needs: Needs) -> Task:
 
 def _open_turns_task(needs: Needs) -> Task:
     """Return the task that drops open turns whose output did not come in time."""
-
-    async def step(place: str | None) -> PrunedBatch:
-        del place
-        return await needs.pruning.open_turns(needs.clock())
-
-    async def count() -> int:
-        return await needs.pruning.expired_turns(needs.clock())
-
-    return Task("open_turns", timedelta(minutes=5), step, count)
+    pruning, clock = needs.pruning, needs.clock
+    return Task(
+        "open_turns",
+        timedelta(minutes=5),
+        lambda _place: pruning.open_turns(clock()),
+        lambda: pruning.expired_turns(clock()),
+    )
 
 
 def _erasures_task(needs: Needs) -> Task:
@@ -145,25 +144,18 @@ def _erasures_task(needs: Needs) -> Task:
 
 def _words_task(needs: Needs) -> Task:
     """Return the task that analyses words anew in banks whose language changed; recall meanwhile uses both rules."""
-
-    async def step(place: str | None) -> PrunedBatch:
-        del place
-        return await needs.words.step()
-
-    return Task("words", timedelta(seconds=30), step, needs.words.undone)
+    return Task("words", timedelta(seconds=30), lambda _place: needs.words.step(), needs.words.undone)
 
 
 def _claims_task(needs: Needs) -> Task:
     """Return the task that removes claims of dead workers on streams that have no work left."""
-
-    async def step(place: str | None) -> PrunedBatch:
-        del place
-        return await needs.pruning.claims(CLAIM_GRACE)
-
-    async def count() -> int:
-        return await needs.pruning.dead_claims(CLAIM_GRACE)
-
-    return Task("claims", timedelta(minutes=5), step, count)
+    pruning = needs.pruning
+    return Task(
+        "claims",
+        timedelta(minutes=5),
+        lambda _place: pruning.claims(CLAIM_GRACE),
+        lambda: pruning.dead_claims(CLAIM_GRACE),
+    )
 
 
 def _ledger_task(needs: Needs) -> Task:
@@ -216,13 +208,10 @@ def _ending_task(needs: Needs) -> Task:
     async def end(host: UUID, found: FoundBank) -> int | None:
         return await ending.end(host, found) or None
 
-    async def count() -> int:
-        number, host = 0, None
-        while (host := await pruning.next_host(host)) is not None:
-            number += await ending.count(host)
-        return number
-
-    scan = BankScan(pruning.next_host, ending.find_ending, end)
+    scan, count = (
+        BankScan(pruning.next_host, ending.find_ending, end),
+        partial(count_all, pruning.next_host, ending.count),
+    )
     return Task("ending", timedelta(minutes=1), scan.step, count)
 
 
@@ -249,71 +238,31 @@ def _ended_task(needs: Needs) -> Task:
 
 
 def _sessions_task(needs: Needs) -> Task:
-    """Return the task that summarises long sessions: those that the stage after a turn did not, or an erasure bared.
-
-    A place is "TENANT BANK SESSION", the session that was looked at last, or "TENANT" when that tenant is done.
-    """
+    """Return the task that summarises long sessions: those that the stage after a turn did not, or an erasure bared."""
     summariser, every = needs.summariser, timedelta(minutes=5)
     if summariser is None or needs.settings.sessions == "tool":
         return Task("sessions", every, _empty_page, _count_none, NOT_PERIODIC)
     found = summariser
 
-    async def step(place: str | None) -> PrunedBatch:
-        host, after = _parse_session(place)
-        if after is None:
-            host, after = await needs.pruning.next_host(host), (FIRST, FIRST)
-        if host is None:
-            return PrunedBatch(0, None)
-        page = await found.summaries.list_sessions(host, after)
-        if not page:
-            return PrunedBatch(0, str(host))
-        written = 0
-        for one in await found.find_due(host, page):
-            written += (await found.summarise(one)).messages > 0
-        return PrunedBatch(written, f"{host} {page[-1][0]} {page[-1][1]}")
+    async def summarise(due: Sequence[SessionPlace]) -> tuple[int, bool]:
+        return sum([(await found.summarise(one)).messages > 0 for one in due]), False
 
-    async def count() -> int:
-        number, host = 0, None
-        while (host := await needs.pruning.next_host(host)) is not None:
-            after = (FIRST, FIRST)
-            while page := await found.summaries.list_sessions(host, after):
-                number, after = number + len(await found.find_due(host, page)), page[-1]
-        return number
-
-    return Task("sessions", every, step, count)
+    scan = SessionScan(needs.pruning.next_host, found.summaries.list_sessions, found.find_due, summarise)
+    return Task("sessions", every, scan.step, scan.count)
 
 
 def _digests_task(needs: Needs) -> Task:
     """Return the task that reads messages into the digests of sessions: those that the stage after a turn left.
 
-    A place is that of `_sessions_task`; it stays while sessions behind it are to be read, one after the other. Nothing
-    is removed.
+    Nothing is removed. What cannot be read now is left to the next run.
     """
-    pruning, summaries, digests = needs.pruning, needs.summaries, needs.digests
+    digests = needs.digests
 
-    async def step(place: str | None) -> PrunedBatch:
-        host, after = _parse_session(place)
-        if after is None:
-            host, after = await pruning.next_host(host), (FIRST, FIRST)
-        if host is None:
-            return PrunedBatch(0, None)
-        page = await summaries.list_sessions(host, after)
-        if not page:
-            return PrunedBatch(0, str(host))
-        behind = await digests.find_behind(host, page)
-        read = await digests.extend(behind[0], time.monotonic() + DIGEST_S) if behind else 0
-        # What cannot be read now is left to the next run.
-        return PrunedBatch(0, f"{host} {after[0]} {after[1]}" if read else f"{host} {page[-1][0]} {page[-1][1]}")
+    async def read(behind: Sequence[SessionPlace]) -> tuple[int, bool]:
+        return 0, bool(behind and await digests.extend(behind[0], time.monotonic() + DIGEST_S))
 
-    async def count() -> int:
-        number, host = 0, None
-        while (host := await pruning.next_host(host)) is not None:
-            after = (FIRST, FIRST)
-            while page := await summaries.list_sessions(host, after):
-                number, after = number + len(await digests.find_behind(host, page)), page[-1]
-        return number
-
-    return Task("digests", timedelta(minutes=5), step, count)
+    scan = SessionScan(needs.pruning.next_host, needs.summaries.list_sessions, digests.find_behind, read)
+    return Task("digests", timedelta(minutes=5), scan.step, scan.count)
 
 
 def _consolidation_task(needs: Needs) -> Task:
@@ -325,19 +274,8 @@ def _consolidation_task(needs: Needs) -> Task:
     async def link(host: UUID, found: FoundBank) -> int | None:
         return 0 if await consolidation.consolidate(host, found.bank_id) else None
 
-    async def count() -> int:
-        number, host = 0, None
-        while (host := await pruning.next_host(host)) is not None:
-            number += await consolidation.count(host)
-        return number
-
     scan = BankScan(pruning.next_host, consolidation.find_bank, link)
-    return Task("consolidation", every, scan.step, count)
-
-
-def _parse_session(place: str | None) -> tuple[UUID | None, tuple[UUID, UUID] | None]:
-    ids = [UUID(one) for one in (place or "").split()]
-    return (ids[0] if ids else None), ((ids[1], ids[2]) if len(ids) > 1 else None)
+    return Task("consolidation", every, scan.step, partial(count_all, pruning.next_host, consolidation.count))
 
 
 async def _run_erasure(erasures: Erasures, host: UUID, erasure: UUID | None) -> Receipt | None:
@@ -356,14 +294,12 @@ def _age_task(
     if days is None:
         return Task(name, timedelta(hours=1), _empty_page, _count_none, f"maintenance.{name}_days is not set")
     kept = days
-
-    async def step(place: str | None) -> PrunedBatch:
-        return await page(needs.before(kept), place)
-
-    async def counted() -> int:
-        return await count(needs.before(kept))
-
-    return Task(name, timedelta(hours=1), step, counted)
+    return Task(
+        name,
+        timedelta(hours=1),
+        lambda place: page(needs.before(kept), place),
+        lambda: count(needs.before(kept)),
+    )
 
 
 async def _empty_page(_place: str | None) -> PrunedBatch:
