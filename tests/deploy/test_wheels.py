@@ -102,7 +102,7 @@ def test_the_laboratory_and_the_kit_are_installed_beside_the_service(bare: Path,
         assert line.endswith(f"pip install --find-links wheels {needs}")
         pip: list[str | Path] = [bare / "pip", *INSTALL, "--find-links", wheels, needs]
         subprocess.run(pip, check=True, timeout=INSTALL_S, cwd=tmp_path)
-        assert "usage: afterturn" in call(argv, tmp_path).lower()
+        assert "usage: " in call(argv, tmp_path).lower()
 
 
 def test_the_kit_alone_judges_a_plugin(wheels: Path, tmp_path: Path) -> None:
