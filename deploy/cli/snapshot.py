@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -358,12 +359,14 @@ class _Import:
         parked.finish()
         if parked.events:
             print_notice(f"{parked.events} events are parked in {parked.file}: import it when their parents are there")
-        ended = {**tenant, "events": total}
+        ended, begun = {**tenant, "events": total}, time.monotonic()
         while True:
             snapshot = read_answer(Snapshot, self._api.call("POST", f"{path}/finish", ended))
             if snapshot.status == "done":
                 return snapshot
-            print_notice("the events are in the log; words are being made")
+            print_notice(
+                f"the events are in the log; words are being made, for {time.monotonic() - begun:.0f} s so far"
+            )
 
     def _begin(self, first_line: Mapping[str, Any]) -> Snapshot:
         """Begin the import, or find the one that goes on; the names of users are sent in several calls."""

@@ -146,6 +146,8 @@ class PortableBench:
             taken.append(events / took)
             units = await self._read_texts(host)
             completed.append(len(units) / await self._finish(imports, host, row, events))
+            # Otherwise workers would make its vectors beside what is measured next.
+            await self.here.settle(host)
             analysed.append(len(units) / await _time_analysis(units))
             bare.append(events / await self._read_bare(host))
             exported.append(events / await self._export(host))
