@@ -16,6 +16,7 @@ from deploy.cli.existence import BANKS_SEARCHED, describe_missing
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_fields, print_rows
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.user_names import resolve_user
 from deploy.notices import print_notice
 
 #: Rows per request, and the default length of a list.
@@ -163,6 +164,10 @@ def list_units(
         Origin | None, typer.Option(help="Only messages, facts (`extraction`), chunks of documents or single memories.")
     ] = None,
     doc: Annotated[str | None, typer.Option(metavar="ID", help="Only the chunks of this document.")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="USER", help="Only those of this user: by `user_id`, or by id of `users list`."),
+    ] = None,
     limit: LimitOption = PAGE,
     cursor: CursorOption = None,
     data: DataOption = None,
@@ -173,7 +178,8 @@ def list_units(
     **Example:** `afterturn units list --bank support --origin extraction`
     """
     with _open_client(data, bank) as client:
-        page = client.list_units(cursor=cursor, limit=limit, origin=origin and origin.value, doc_id=doc)
+        chosen = {"doc_id": doc, "user_id": user and resolve_user(client, user)}
+        page = client.list_units(cursor=cursor, limit=limit, origin=origin and origin.value, **chosen)
         require_bank(client, bank, found=bool(page.rows or page.cursor))
         _print_page("units", page, as_json=as_json)
 

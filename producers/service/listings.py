@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from producers import fair_queue
 from producers.service.banks import listable_names, reaches_bank
 from producers.service.dependencies import ServiceDependencies
-from producers.service.fields import DefaultBank, SessionId
+from producers.service.fields import DefaultBank, Name, SessionId
 from producers.service.paging import (
     BankPageParameters,
     ListOrder,
@@ -99,6 +99,9 @@ class UnitsParameters(BankPageParameters):
 
     origin: StoredOrigin | None = Field(None, description="lists the units of this origin alone; left out: of any")
     doc_id: UUID | None = Field(None, description="lists the chunks of this document alone; left out: of any")
+    user_id: Name | None = Field(
+        None, description="lists the units of this user alone, by the caller's own id; left out: of anybody"
+    )
 
 
 class SessionParameters(BaseModel):
@@ -289,8 +292,9 @@ class Lists:
     async def units(self, grant: Grant, asked: UnitsParameters) -> Page[UnitListed]:
         """Return a page of a bank's units. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
-        chosen = ChosenUnits(asked.origin, asked.doc_id)
-        scope = bank if chosen == ALL_UNITS else f"{bank}\0{asked.origin}\0{asked.doc_id}"
+        user = None if asked.user_id is None else identity.user_id(grant.host_id, asked.user_id)
+        chosen = ChosenUnits(asked.origin, asked.doc_id, user)
+        scope = bank if chosen == ALL_UNITS else f"{bank}\0{chosen.origin}\0{chosen.doc_id}\0{chosen.user}"
         place = UNITS.open(grant.host_id, scope, asked.cursor)
         after = place[0] if place else None
         found = await self._listings.units(grant.host_id, bank, after, asked.limit + 1, chosen)

@@ -245,10 +245,11 @@ class UnitListed:
 
 @dataclass(frozen=True, slots=True)
 class ChosenUnits:
-    """Which units of a bank are listed: those of an origin or of a document; all where neither is named."""
+    """Which units of a bank are listed: those of an origin, a document or a user; all where none is named."""
 
     origin: UnitOrigin | None = None
     doc_id: UUID | None = None
+    user: UUID | None = None
 
     @property
     def holds_said_facts(self) -> bool:
@@ -261,6 +262,12 @@ class ChosenUnits:
             yield _UNIT.origin == self.origin
         if self.doc_id is not None:
             yield _UNIT.doc_id == self.doc_id
+        if self.user is not None:
+            yield _UNIT.user_id == self.user
+
+    def holds(self, said: SaidFact) -> bool:
+        """Return whether a fact that no worker has written yet is among them."""
+        return self.holds_said_facts and not said.fact.denied and self.user in {None, said.user_id}
 
 
 ALL_UNITS = ChosenUnits()
@@ -329,7 +336,7 @@ class Listings:
         listed = {
             one.unit_id: _list_said_fact(one)
             for one in said
-            if not one.fact.denied and (after is None or one.unit_id > after)
+            if chosen.holds(one) and (after is None or one.unit_id > after)
         }
         listed |= {row.unit_id: UnitListed(*row) for row in rows}
         return sorted(listed.values(), key=lambda unit: unit.unit_id)[:limit]

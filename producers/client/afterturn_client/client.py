@@ -156,13 +156,15 @@ class AsyncAfterturn(AsyncClosing):
         bank: str | None = None,
         origin: str | None = None,
         doc_id: str | UUID | None = None,
+        user_id: str | None = None,
     ) -> lists.Page[lists.ListedUnit]:
         """List a bank's units in the order of their ids; `cursor` is that of the previous page.
 
         `origin` chooses those that are a `message`, an `extraction` (a fact), a `document` (a chunk) or a `memory`;
-        `doc_id` those of one document.
+        `doc_id` those of one document; `user_id` those of one user.
         """
-        return await self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, origin=origin, doc_id=doc_id))
+        chosen = {"origin": origin, "doc_id": doc_id, "user_id": user_id}
+        return await self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, **chosen))
 
     async def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
         """List the users that the key can read; `cursor` is that of the previous page."""
@@ -435,9 +437,11 @@ class Afterturn(Closing):
         bank: str | None = None,
         origin: str | None = None,
         doc_id: str | UUID | None = None,
+        user_id: str | None = None,
     ) -> lists.Page[lists.ListedUnit]:
         """As AsyncAfterturn.list_units."""
-        return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, origin=origin, doc_id=doc_id))
+        chosen = {"origin": origin, "doc_id": doc_id, "user_id": user_id}
+        return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, **chosen))
 
     def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
         """As AsyncAfterturn.list_users."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from starlette.responses import JSONResponse
@@ -72,6 +73,16 @@ def test_units_are_listed_as_the_service_has_them(server: Loopback, data: Path) 
     assert json.loads(run(data, "units", "list", "--bank", "b", "--json").stdout)["units"] == [UNIT]
     assert server.seen[-1].params == {"bank": "b", "limit": "200"}
     assert "We fly on Friday" in run(data, "units", "list").stdout
+
+
+def test_units_of_a_user_are_listed_by_name_or_by_the_listed_id(server: Loopback, data: Path) -> None:
+    server.answers(page("units", UNIT))
+    assert run(data, "units", "list", "--user", "ann").exit_code == 0
+    assert server.seen[-1].params["user_id"] == "ann"
+    listed = {"user": str(UUID(int=7)), "name": "ann"}
+    server.answers(page("users", listed), page("units", UNIT))
+    assert run(data, "units", "list", "--user", listed["user"]).exit_code == 0
+    assert server.seen[-1].params["user_id"] == "ann"
 
 
 @pytest.mark.parametrize("arguments", [("sessions", "list"), ("units", "list"), ("turns", "list", "monday")])

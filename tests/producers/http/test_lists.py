@@ -64,7 +64,7 @@ async def test_every_list_is_read_to_its_end_in_order_and_shows_each_row_once(wo
     assert await pages(tenant, "reflections") == []
 
 
-async def test_units_are_chosen_by_their_origin_and_by_their_document(world: World) -> None:
+async def test_units_are_chosen_by_their_origin_document_and_user(world: World) -> None:
     tenant = await world.tenant()
     await say(tenant, "s", "1", "I live in Ghent.", "I love canals.", "I work at Riverside Hospital.", user_id="ana")
     memory = {"content": "The boiler is old", "id": str(uuid4())}
@@ -82,6 +82,14 @@ async def test_units_are_chosen_by_their_origin_and_by_their_document(world: Wor
     await get(tenant, "units", 422, cursor=cursor)
     await get(tenant, "units", 422, cursor=cursor, origin="extraction")
     await get(tenant, "units", 422, origin="reflection")
+    await say(tenant, "s", "2", "I live in Porto.", user_id="ben")
+    of_ben = await pages(tenant, "units", user_id="ben")
+    assert {(one["turn_id"], one["origin"]) for one in of_ben} == {("2", "message"), ("2", "extraction")}
+    assert {one["turn_id"] for one in await pages(tenant, "units", user_id="ana")} == {"1"}
+    assert await pages(tenant, "units", user_id="nobody") == []
+    cursor = (await get(tenant, "units", limit=1, user_id="ben"))["cursor"]
+    await get(tenant, "units", 422, cursor=cursor, user_id="ana")
+    await get(tenant, "units", 422, user_id="")
 
 
 async def test_what_is_written_meanwhile_shifts_no_page(world: World) -> None:
