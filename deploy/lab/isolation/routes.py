@@ -328,6 +328,7 @@ ROUTES: dict[str, TrialRoute] = dict(
             for one in get_args(UnitOrigin)
         ),
         _way("GET /api/v1/units of a document", "?doc_id={doc_id}&limit=1000&bank={bank}"),
+        _way("GET /api/v1/units of a user", "?user_id={speaker}&limit=1000&bank={bank}"),
         _way("GET /api/v1/users", "?limit=1000"),
         *_list_recalls("/api/v1/recall"),
         *_list_recalls("/api/v1/recall/jobs", ttl_s=60),
