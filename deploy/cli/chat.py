@@ -87,7 +87,7 @@ def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Pars
     except NotAChatDocument as error:
         yield Unrecognised(error.line, str(error), len(raw))
         return
-    if not any(one.messages for one in conversations) and raw.count(b"{") > raw.lstrip().startswith(b"{"):
+    if not any(one.messages for one in conversations) and _holds_objects(raw):
         yield Unrecognised(1, _NOBODY, len(raw))
         return
     if problem := _find_unrecognised(conversations):
@@ -97,6 +97,11 @@ def parse_chat_turns(stream: BinaryIO, sessions: SessionChoice) -> Iterator[Pars
     for one in conversations:
         session = sessions.name(one, alone=len(conversations) == 1)
         yield from _parse_conversation(one, session, names.setdefault(session, TurnNames()), len(raw))
+
+
+def _holds_objects(document: bytes) -> bool:
+    """Return whether a JSON document holds an object besides the one that it may be itself."""
+    return document.count(b"{") > (1 if document.lstrip().startswith(b"{") else 0)
 
 
 def _find_unrecognised(conversations: Sequence[Conversation]) -> str:

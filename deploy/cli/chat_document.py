@@ -64,13 +64,11 @@ def begins_with_message(text: str) -> bool:
 
 def find_header(text: str) -> Mapping[str, Any] | None:
     """Return the first line where it describes a session, and messages stand on the lines behind it; else None."""
-    first, *rest = (
-        islice((line for line in text.splitlines() if line.strip()), _SAMPLED_LINES) if text.strip() else [""]
-    )
-    header = _parse_line(first)
+    values = map(_parse_line, islice((line for line in text.splitlines() if line.strip()), _SAMPLED_LINES))
+    header = next(values, None)
     if not isinstance(header, dict) or _OF_HEADERS.isdisjoint(header):
         return None
-    return header if any(_is_message(_parse_line(line)) for line in rest) else None
+    return header if any(map(_is_message, values)) else None
 
 
 def _is_message(value: Any) -> bool:

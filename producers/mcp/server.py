@@ -65,7 +65,7 @@ PROTOCOL_ERRORS: Mapping[int, str] = {
 }
 
 #: The beginning of a result as the SDK writes it.
-_RESULT = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d++|"(?:[^"\\]|\\.)*+"),"result":')
+_RESULT = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d++|"[^"\\]*+(?:\\.[^"\\]*+)*"),"result":')
 
 # The SDK would log the messages it gets; our own log line has the outcome of each request.
 logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)

@@ -77,7 +77,9 @@ def _read_integer(value: int) -> datetime:
     if not _EARLIEST_MS <= value < _LATEST_MS:
         raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
     if abs(value) < SECONDS.start:
-        raise field_error("must be epoch milliseconds of a time that was; this is the first day of 1970: leave it out")
+        raise field_error(
+            "must be epoch milliseconds of a time that was; this is about the beginning of 1970: leave it out"
+        )
     return EPOCH + (timedelta(seconds=value) if value in SECONDS else timedelta(milliseconds=value))
 
 

@@ -1,4 +1,4 @@
-"""Ends an answer where it stops helping: at the drop of its scores, without acknowledgements and is_echo. Pure."""
+"""Ends an answer where it stops helping: at the drop of its scores, without acknowledgements and echoes. Pure."""
 
 import re
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ LEAST_DIGITS = 3
 HASH, PHONE = 7, 7
 
 _SIGN, _WORD, _JOINT = rf"[^\W_{UNSPACED}]", rf"[^\W{UNSPACED}]", r"[-./:@#+]"
-_TOKEN = re.compile(rf"(?:--|~?/|\./)?{_WORD}(?:{_WORD}|{_JOINT}+(?={_WORD})|,(?=\d\d\d))*+")
+_TOKEN = re.compile(rf"(?:--|~?/|\./)?{_WORD}++(?:(?:{_JOINT}++(?={_WORD})|,(?=\d\d\d)){_WORD}*+)*")
 _PIECE, _HUMP = re.compile(rf"{_SIGN}+"), re.compile(r"(?<=[a-z])(?=[A-Z])")
 _GOES_ON, _SIGN_ALONE = re.compile(rf"{_WORD}|{_JOINT}+{_WORD}"), re.compile(_SIGN)
 _COMES_FROM = re.compile(rf".?(?:{_WORD}|-)|{_WORD}{_JOINT}", re.DOTALL)

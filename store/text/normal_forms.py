@@ -33,7 +33,8 @@ _FAR = _character_class([sign for sign in _MARKS if sign > "\uffff"])
 _BEYOND = "\U00010000-\U0010ffff"
 #: A combining mark. WHY two classes: characters beyond the first plane are compared one by one, and are rare.
 MARK = rf"(?:[{_NEAR}]|(?=[{_BEYOND}])[{_FAR}])"
-_RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}})(?:{MARK})++")
+MARKS = rf"(?:[{_NEAR}]++|(?=[{_BEYOND}])[{_FAR}]++)"
+_RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}}){MARKS}+")
 _ACCENTS, _APOSTROPHES, _SPACES = re.compile("[\u0300-\u036f]"), re.compile("[\u2018\u2019\u02bc]"), re.compile(r"\s+")
 # A cheap pre-check that matches every run, and some texts without one.
 _PERHAPS_RUN = re.compile(rf"[{_NEAR}{_BEYOND}][{_NEAR}{_BEYOND}]{{{MOST_MARKS}}}")

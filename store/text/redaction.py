@@ -323,8 +323,8 @@ def _build_rule(
 _PEM = (
     r"-----BEGIN {name}PRIVATE KEY(?: BLOCK)?-----"
     # To its end, or, where that was cut off, as far as it looks like a key.
-    r"(?:(?:[^-]|-(?!----))*+-----END {name}PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{{16,}}+)++)"
+    r"(?:[^-]*+(?:-(?!----)[^-]*+)*-----END {name}PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?:\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{{16,}}+)+)"
 )
 _CREDENTIALS = r"://[^\s:@/'\"<>]{0,128}+:(?!\d{1,5}(?:[/?#]|$))[^\s@'\"<>]{1,256}+@[^\s'\"<>)\]]{1,512}"
 _QUOTED = r"\"[^\"\n]{1,4096}\"|'[^'\n]{1,4096}'"
@@ -467,7 +467,7 @@ _KEYS: tuple[_Rule, ...] = (
     *(_form_rule(one, one.pattern) for one in read_forms()),
     _build_rule("SK_TOKEN", "sk-", rf"{_EDGE}sk-[A-Za-z0-9_-]{{16,}}+", _is_dashed_token),
     # A header alone matches, so that its length decides nothing: it may be longer than LONGEST, and is read once.
-    _build_rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)*+", _is_jwt),
+    _build_rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)*", _is_jwt),
 )
 
 #: The forms of one length, whole.

@@ -12,7 +12,7 @@ from itertools import chain, groupby, islice, pairwise
 import Stemmer
 
 from store.off_loop import cut_at_spaces, iterate_giving_way
-from store.text.normal_forms import MARK, normalise_text
+from store.text.normal_forms import MARKS, normalise_text
 from store.text.stopwords import STOP_WORDS
 from store.text.word_rules import AUTO, FIRST, WordRules, rules_of
 
@@ -31,12 +31,12 @@ UNSPACED = (
 
 
 # With the marks, because otherwise Indic words would be split at their vowels.
-_LETTERS = rf"(?:[^\W_{UNSPACED}]++{MARK}*+)++"
+_LETTERS = rf"(?:[^\W_{UNSPACED}]++{MARKS}*)+"
 _PIECE = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
 _ASCII_PIECE = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 # "PROJ-1187", "1.10.2" and "ERR_CONN_42": pieces that are joined, with a figure or an underscore among them.
 _JOINTS = frozenset("-_.")
-_JOINED = re.compile(rf"(?<![^\W_{UNSPACED}])[^\W_{UNSPACED}]++(?:[-_.]++[^\W_{UNSPACED}]++)++")
+_JOINED = re.compile(rf"(?<![^\W_{UNSPACED}])[^\W_{UNSPACED}]++(?:[-_.]++[^\W_{UNSPACED}]++)+")
 _MARKED = re.compile(r"[0-9_]")
 _HUMP = re.compile(r"[a-z][A-Z]")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")

@@ -238,7 +238,7 @@ def _ended_task(needs: Needs) -> Task:
 
 
 def _sessions_task(needs: Needs) -> Task:
-    """Return the task that summarises long sessions: those that the stage after a turn did not, or an erasure bared."""
+    """Return the task that summarises long sessions that the stage after a turn left, or whose summary was erased."""
     summariser, every = needs.summariser, timedelta(minutes=5)
     if summariser is None or needs.settings.sessions == "tool":
         return Task("sessions", every, _empty_page, _count_none, NOT_PERIODIC)

@@ -10,7 +10,7 @@ from store.text.rules.model import MentionKind, TextSpan
 _LONGEST_URL = 2048
 # Possessive quantifiers and look-behinds: no character is tried twice, for any input.
 _URL = re.compile(r"(?<![\w@.])(?:https?://|www\.)[^\s<>\"'`|\\^{}]++", re.IGNORECASE)
-_EMAIL = re.compile(r"(?<![\w.+%@-])[\w+%-]{1,64}+(?:\.[\w+%-]{1,64}+){0,8}@[^\W_](?:[\w-]|\.(?=[^\W_])){1,252}+")
+_EMAIL = re.compile(r"(?<![\w.+%@-])[\w+%-]{1,64}+(?:\.[\w+%-]{1,64}+){0,8}@[^\W_](?:[\w-]|\.(?=[^\W_])){1,252}")
 _HANDLE = re.compile(r"(?<![\w@./+-])@[A-Za-z0-9_]{1,32}+(?:[.-][A-Za-z0-9_]{1,32}+){0,4}(?![\w@])")
 _TRAILING = ".,;:!?)]}*_~\u2019\u201d\u2026"
 

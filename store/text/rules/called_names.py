@@ -40,7 +40,8 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 _FIRST = frozenset({"good", "guten", "buenos", "bom"})
 _GREETS, _EXCLAIMS = word_list("called", "greets") | _FIRST, word_list("called", "exclaims")
 _OPENS = _GREETS | _EXCLAIMS
-_AFTER = rf"(?i:(?: (?:{_any_of('after')})){{0,3}}+)"
+# The look-ahead keeps "Thanks Very Kate" from giving "Very" back as the name.
+_AFTER = rf"(?i:(?: (?:{_any_of('after')})\b){{0,3}}(?! (?:{_any_of('after')})\b))"
 # "Hey Kate how are you", "Thanks so much, Kate!": a greeting needs no mark behind the name, an exclamation does.
 _GREETED = _compile_pattern(
     rf"(?i:(?:(?:{'|'.join(sorted(_FIRST))}) )?(?:{_any_of('greets')})){_AFTER}(?:, |,| )"

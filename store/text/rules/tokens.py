@@ -6,8 +6,8 @@ from typing import NamedTuple
 from store.text.rules.canonical import fold_text
 from store.text.rules.gazetteer import word_list
 
-_LETTERS = r"[^\W_](?:[^\W_]|[\u0300-\u036f])*+"
-_WORD = re.compile(rf"{_LETTERS}(?:['\u2019\u02bc\u2010\u2011-]{_LETTERS})*+")
+_LETTERS = r"[^\W_]++(?:[\u0300-\u036f]++[^\W_]*+)*"
+_WORD = re.compile(rf"{_LETTERS}(?:['\u2019\u02bc\u2010\u2011-]{_LETTERS})*")
 _SENTENCE_END = re.compile(r"[.!?\u2026\u3002:;\n\r\0*\u2022|>\"\u201c\u201e\u00ab]")
 _POSSESSIVES = ("'s", "\u2019s", "\u02bcs", "'S", "\u2019S")
 
