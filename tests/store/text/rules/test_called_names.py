@@ -25,6 +25,9 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
         ("Привет, Катя!", ["катя"]),
         ("Hi Xqvarlo, hello Kate!", ["xqvarlo"]),
         ("Hi Kate! Thanks, Kate. Bye, Anna!", ["kate", "anna"]),
+        # A name may begin with the letters of a word that stands between: "to", "so", "a".
+        ("Thanks Tom! Hi Sofia! Hey Anna how are you", ["tom", "sofia", "anna"]),
+        ("Thanks Very Kate", ["kate"]),
         # Ordinary words, whatever their capital.
         ("Hey Guys!", []),
         ("Hi Everyone, welcome!", []),
