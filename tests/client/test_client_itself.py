@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
+from tests.client.blocking_client import BLOCKING, make_blocking_client
 from tests.client.loopback import Loopback, closed_port, everything_in
 from tests.client.twins import KEY, TEXT, Twin, twin
 
@@ -94,10 +95,9 @@ async def test_both_close_when_their_block_ends(server: Loopback) -> None:
     assert blocking._http.is_closed
 
 
-def test_the_twins_have_the_same_methods() -> None:
-    awaiting = {name for name in vars(AsyncAfterturn) if not name.startswith("_")}
-    blocking = {name for name in vars(Afterturn) if not name.startswith("_")}
-    assert awaiting - {"aclose"} == blocking - {"close"}
+def test_the_client_that_blocks_is_made_of_the_one_that_awaits() -> None:
+    command = "python -m tests.client.blocking_client"
+    assert BLOCKING.read_text() == make_blocking_client(), f"client.py has changed: run `{command}`"
 
 
 def test_the_public_names_are_those_listed() -> None:

@@ -1,6 +1,6 @@
 """The Afterturn client, for agents.
 
-Exports `AsyncAfterturn`, its blocking twin `Afterturn`, their arguments, answers and errors;
+Exports `AsyncAfterturn`, `Afterturn`, which blocks, their arguments, answers and errors;
 `afterturn_client.gateway` speaks to a Memory Gateway, `afterturn_client.hybrid` is an agent's whole memory in a few
 lines, and `afterturn_client.curated` its two files with the tool that changes them.
 """

@@ -15,7 +15,7 @@ from afterturn_client import answers
 from afterturn_client.arguments import check_metadata, check_text, check_texts
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
-from afterturn_client.errors import ApiError, InvalidAnswerError
+from afterturn_client.errors import ApiError, InvalidAnswerError, InvalidRequestError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields
 from afterturn_client.reference import FrameForm
@@ -97,6 +97,8 @@ def add_turns(
     turns: Sequence[NewTurn], bank: str, timeout_s: float
 ) -> ApiCall[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
     """POST /api/v1/turns:batch; one result a turn, in order."""
+    if isinstance(turns, str | bytes | NewTurn) or not isinstance(turns, Sequence):
+        raise InvalidRequestError(f"turns must be a list, each a NewTurn; not {type(turns).__name__}")
     body = encode_json({"turns": [turn_body(turn, bank) for turn in turns]})
     request = Request("POST", "/api/v1/turns:batch", body=body, timeout_s=timeout_s)
     private = tuple(text for turn in turns for text in texts_of(turn))
@@ -172,7 +174,7 @@ def cancel_recall(job_id: str, timeout_s: float) -> ApiCall[None]:
     )
 
 
-def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> ApiCall[Freshness]:
+def freshness(position: int | None, wait_ms: int, bank: str, timeout_s: float) -> ApiCall[Freshness]:
     """GET /api/v1/banks/{bank}/freshness."""
     params = {} if position is None else {"position": position, "wait_ms": wait_ms}
     path = f"/api/v1/banks/{path_segment(bank)}/freshness"

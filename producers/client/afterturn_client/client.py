@@ -1,4 +1,4 @@
-"""The clients: `AsyncAfterturn` awaits, `Afterturn` blocks; both run the calls of `calls.py`."""
+"""The client that awaits. `blocking_client.py`, the one that blocks, is made of this text."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,10 +7,10 @@ from uuid import UUID
 
 import httpx
 
-from afterturn_client import answers, calls, lists, memories, queries
-from afterturn_client.attempts import make_attempts, make_attempts_blocking
+from afterturn_client import answers, calls, lifecycle, lists, memories, queries
+from afterturn_client.attempts import make_attempts
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
-from afterturn_client.closing import AsyncClosing, Closing
+from afterturn_client.closing import AsyncClosing
 from afterturn_client.commands import run_command
 from afterturn_client.contract.banks import BankDetails, DirectiveDetails
 from afterturn_client.contract.commands import CommandReceipt
@@ -75,11 +75,11 @@ class AsyncAfterturn(AsyncClosing):
         Without a `turn_id` one is made, and the receipt names it. Raises TurnConflictError when a turn of
         that name has another body.
         """
-        return await self._run(self._target.add_turn(session_id, messages, options))
+        return await self._run(calls.add_turn(NewTurn(session_id, messages, **options), *self._target.place()))
 
     async def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
         """Store up to 500 turns in one transaction; one result a turn, in order."""
-        return await self._run(self._target.add_turns(turns))
+        return await self._run(calls.add_turns(turns, *self._target.place()))
 
     async def before_turn(
         self, session_id: str, turn_id: str, current_input: Sequence[Item] = (), **options: Unpack[BeforeTurnOptions]
@@ -88,7 +88,8 @@ class AsyncAfterturn(AsyncClosing):
 
         It writes nothing. `turn_id` names the turn that begins; `after_turn` is called with the same name.
         """
-        return await self._run(self._target.before_turn(session_id, turn_id, current_input, options))
+        full = self._target.complete_preparation(options)
+        return await self._run(lifecycle.before_turn(session_id, turn_id, current_input, full, self._target.timeout_s))
 
     async def after_turn(
         self,
@@ -103,7 +104,9 @@ class AsyncAfterturn(AsyncClosing):
         Sent again under its name it changes nothing. Raises TurnConflictError when a turn of that name has another
         body, ResourceBusyError when another call is writing it still.
         """
-        return await self._run(self._target.after_turn(session_id, turn_id, (input_items, output_items), options))
+        full: AfterTurnOptions = {"bank": self._target.bank, **options}
+        given = (input_items, output_items)
+        return await self._run(lifecycle.after_turn(session_id, turn_id, given, full, self._target.timeout_s))
 
     async def add_document(
         self,
@@ -114,23 +117,23 @@ class AsyncAfterturn(AsyncClosing):
         **options: Unpack[DocumentOptions],
     ) -> answers.DocumentReceipt:
         """Store a document: its text, or the sha256 of a file whose turns carry its `doc_id`."""
-        return await self._run(self._target.add_document(content, content_hash, options, bank))
+        return await self._run(calls.add_document(content, content_hash, options, *self._target.place(bank)))
 
     async def keep_memory(
         self, content: str, *, bank: str | None = None, **options: Unpack[memories.MemoryOptions]
     ) -> memories.MemoryReceipt:
         """Store a single memory; one with the same `memory_id` is replaced in every field. Idempotent."""
-        return await self._run(self._target.keep_memory(content, options, bank))
+        return await self._run(memories.keep_memory(content, options, *self._target.place(bank)))
 
     async def end_memory(self, memory_id: str, *, bank: str | None = None) -> None:
         """Delete a memory, and facts derived from it alone. Raises NotFoundError."""
-        return await self._run(self._target.end_memory(memory_id, bank))
+        return await self._run(memories.end_memory(memory_id, *self._target.place(bank)))
 
     async def list_documents(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
     ) -> answers.DocumentPage:
         """List a bank's documents, those written last first; `cursor` is that of the previous page."""
-        return await self._run(self._target.list_documents(cursor, limit, bank))
+        return await self._run(calls.list_documents(cursor, limit, *self._target.place(bank)))
 
     async def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedBank]:
         """List the banks that the key can read, by name; `cursor` is that of the previous page."""
@@ -254,17 +257,18 @@ class AsyncAfterturn(AsyncClosing):
 
     async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """Return a turn's status in each stage. Raises NotFoundError."""
-        return await self._run(self._target.turn_status(session_id, turn_id, bank))
+        return await self._run(calls.turn_status(session_id, turn_id, *self._target.place(bank)))
 
     async def recall(self, query: str, **options: Unpack[RecallOptions]) -> answers.RecallAnswer:
         """Search the bank's memory for the query, best results first."""
-        return await self._run(self._target.recall(query, options))
+        return await self._run(calls.recall(query, self._target.complete_recall(options), self._target.timeout_s))
 
     async def start_recall(
         self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
     ) -> answers.RecallJob:
         """Start a recall job; its answer is kept for `ttl_s` seconds (the service's default: 300)."""
-        return await self._run(self._target.start_recall(query, ttl_s, options))
+        full = self._target.complete_recall(options)
+        return await self._run(calls.start_recall(query, full, ttl_s, self._target.timeout_s))
 
     async def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
         """Return a job's state, waiting for its answer at most `wait_ms`. Raises NotFoundError."""
@@ -276,37 +280,36 @@ class AsyncAfterturn(AsyncClosing):
 
     async def freshness(self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0) -> Freshness:
         """Return the bank's freshness; with `position`, wait until all stages have passed it, at most `wait_ms`."""
-        return await self._run(self._target.freshness(bank, position, wait_ms))
+        return await self._run(calls.freshness(position, wait_ms, *self._target.place(bank)))
 
     async def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
         """Return one unit with its provenance. Raises NotFoundError."""
-        return await self._run(calls.get_unit(unit_id, self._target.name_bank(bank), self._target.timeout_s))
+        return await self._run(calls.get_unit(unit_id, *self._target.place(bank)))
 
     async def correct_unit(
         self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
     ) -> answers.CorrectionReceipt:
         """Replace a unit's text, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
-        return await self._run(self._target.correct_unit(unit_id, content, version, bank))
+        return await self._run(calls.correct_unit(unit_id, content, version, *self._target.place(bank)))
 
     async def end_unit(
         self, unit_id: str | UUID, ends: datetime | None, *, version: int | None = None, bank: str | None = None
     ) -> answers.CorrectionReceipt:
         """Set when a unit ends (None: never), if it is at `version`. Raises NotFoundError, TurnConflictError."""
-        return await self._run(self._target.end_unit(unit_id, ends, version, bank))
+        return await self._run(calls.end_unit(unit_id, ends, version, *self._target.place(bank)))
 
     async def pin_unit(
         self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None
     ) -> answers.CorrectionReceipt:
         """Pin or unpin a unit: every answer of its bank contains a pinned unit. Raises NotFoundError."""
-        return await self._run(self._target.pin_unit(unit_id, pinned, bank))
+        return await self._run(calls.pin_unit(unit_id, pinned, *self._target.place(bank)))
 
     async def delete_unit(self, unit_id: str | UUID, *, bank: str | None = None, with_facts: bool = True) -> int:
         """Forget a unit and the facts drawn from it that have no other source: no read shows them any more.
 
         Returns how many facts; `with_facts=False` keeps them. Raises NotFoundError.
         """
-        bank = self._target.name_bank(bank)
-        return await self._run(calls.delete_unit(unit_id, with_facts, bank, self._target.timeout_s))
+        return await self._run(calls.delete_unit(unit_id, with_facts, *self._target.place(bank)))
 
     async def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
         """Return a person's profile: current facts, since when, and their source turns."""
@@ -314,7 +317,7 @@ class AsyncAfterturn(AsyncClosing):
 
     async def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
         """Set a bank's language: a code such as `de`, or `auto`. Raises NotFoundError, ResourceBusyError."""
-        return await self._run(calls.set_language(language, self._target.name_bank(bank), self._target.timeout_s))
+        return await self._run(calls.set_language(language, *self._target.place(bank)))
 
     async def health(self) -> answers.Health:
         """Return whether the service is ready; needs no key."""
@@ -328,269 +331,4 @@ class AsyncAfterturn(AsyncClosing):
         if self._http.is_closed:
             raise InvalidRequestError("the client is closed: make a new one, or close this one later")
         steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
-        return await make_attempts(self._http, steps, traced=self._traced)
-
-
-class Afterturn(Closing):
-    """The blocking twin of AsyncAfterturn: the same calls, the same answers, the same errors.
-
-    `timeout_s` bounds each wait on the network, not the whole attempt. Use it in one thread at a time.
-    """
-
-    def __init__(
-        self,
-        base_url: str,
-        key: str,
-        *,
-        bank: str = "default",
-        timeout_s: float = 10.0,
-        retry: RetryPolicy | None = None,
-        read_your_writes: bool = True,
-        allow_http: bool = False,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        patience = retry or RetryPolicy()
-        self._target = ServiceTarget(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
-        self._http = open_client(httpx.Client, transport=transport, **self._target.http_options())
-
-    def __repr__(self) -> str:
-        return f"Afterturn({self._target})"
-
-    @property
-    def position(self) -> int | None:
-        """As AsyncAfterturn.position."""
-        return self._target.position
-
-    def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> answers.TurnReceipt:
-        """As AsyncAfterturn.add_turn."""
-        return self._run(self._target.add_turn(session_id, messages, options))
-
-    def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
-        """As AsyncAfterturn.add_turns."""
-        return self._run(self._target.add_turns(turns))
-
-    def before_turn(
-        self, session_id: str, turn_id: str, current_input: Sequence[Item] = (), **options: Unpack[BeforeTurnOptions]
-    ) -> PreparedTurn:
-        """As AsyncAfterturn.before_turn."""
-        return self._run(self._target.before_turn(session_id, turn_id, current_input, options))
-
-    def after_turn(
-        self,
-        session_id: str,
-        turn_id: str,
-        input_items: Sequence[Item] = (),
-        output_items: Sequence[Item] = (),
-        **options: Unpack[AfterTurnOptions],
-    ) -> KeptTurn:
-        """As AsyncAfterturn.after_turn."""
-        return self._run(self._target.after_turn(session_id, turn_id, (input_items, output_items), options))
-
-    def add_document(
-        self,
-        content: str | None = None,
-        *,
-        content_hash: str | None = None,
-        bank: str | None = None,
-        **options: Unpack[DocumentOptions],
-    ) -> answers.DocumentReceipt:
-        """As AsyncAfterturn.add_document."""
-        return self._run(self._target.add_document(content, content_hash, options, bank))
-
-    def keep_memory(
-        self, content: str, *, bank: str | None = None, **options: Unpack[memories.MemoryOptions]
-    ) -> memories.MemoryReceipt:
-        """As AsyncAfterturn.keep_memory."""
-        return self._run(self._target.keep_memory(content, options, bank))
-
-    def end_memory(self, memory_id: str, *, bank: str | None = None) -> None:
-        """As AsyncAfterturn.end_memory."""
-        return self._run(self._target.end_memory(memory_id, bank))
-
-    def list_documents(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> answers.DocumentPage:
-        """As AsyncAfterturn.list_documents."""
-        return self._run(self._target.list_documents(cursor, limit, bank))
-
-    def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedBank]:
-        """As AsyncAfterturn.list_banks."""
-        return self._run(self._target.list_rows(lists.BANKS, cursor, limit, None))
-
-    def list_sessions(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedSession]:
-        """As AsyncAfterturn.list_sessions."""
-        return self._run(self._target.list_rows(lists.SESSIONS, cursor, limit, bank))
-
-    def list_turns(
-        self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedTurn]:
-        """As AsyncAfterturn.list_turns."""
-        return self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id=session_id))
-
-    def list_units(
-        self,
-        *,
-        cursor: str | None = None,
-        limit: int = 200,
-        bank: str | None = None,
-        origin: str | None = None,
-        doc_id: str | UUID | None = None,
-        user_id: str | None = None,
-    ) -> lists.Page[lists.ListedUnit]:
-        """As AsyncAfterturn.list_units."""
-        chosen = {"origin": origin, "doc_id": doc_id, "user_id": user_id}
-        return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, **chosen))
-
-    def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
-        """As AsyncAfterturn.list_users."""
-        return self._run(self._target.list_rows(lists.USERS, cursor, limit, None))
-
-    def list_directives(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedDirective]:
-        """As AsyncAfterturn.list_directives."""
-        return self._run(self._target.list_rows(lists.DIRECTIVES, cursor, limit, bank))
-
-    def list_reflections(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedReflection]:
-        """As AsyncAfterturn.list_reflections."""
-        return self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
-
-    def list_entities(self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None) -> EntityPage:
-        """As AsyncAfterturn.list_entities."""
-        return self._run(queries.list_entities(self._target.place(bank), cursor, limit))
-
-    def get_entity(self, entity_id: str | UUID, *, bank: str | None = None) -> Entity:
-        """As AsyncAfterturn.get_entity."""
-        return self._run(queries.get_entity(self._target.place(bank), entity_id))
-
-    def list_mentions(
-        self,
-        *,
-        unit_id: str | UUID | None = None,
-        entity_id: str | UUID | None = None,
-        cursor: str | None = None,
-        limit: int = 200,
-        bank: str | None = None,
-    ) -> MentionPage:
-        """As AsyncAfterturn.list_mentions."""
-        return self._run(queries.list_mentions(self._target.place(bank), unit_id, entity_id, cursor, limit))
-
-    def list_cooccurrences(
-        self,
-        *,
-        entity_id: str | UUID | None = None,
-        cursor: str | None = None,
-        limit: int = 200,
-        bank: str | None = None,
-    ) -> CooccurrencePage:
-        """As AsyncAfterturn.list_cooccurrences."""
-        return self._run(queries.list_cooccurrences(self._target.place(bank), entity_id, cursor, limit))
-
-    def list_links(
-        self,
-        *,
-        unit_id: str | UUID | None = None,
-        cursor: str | None = None,
-        limit: int = 200,
-        bank: str | None = None,
-    ) -> LinkPage:
-        """As AsyncAfterturn.list_links."""
-        return self._run(queries.list_links(self._target.place(bank), unit_id, cursor, limit))
-
-    def get_link(
-        self, from_unit_id: str | UUID, to_unit_id: str | UUID, link_type: str, *, bank: str | None = None
-    ) -> UnitLink:
-        """As AsyncAfterturn.get_link."""
-        return self._run(queries.get_link(self._target.place(bank), from_unit_id, to_unit_id, link_type))
-
-    def get_bank(self, *, bank: str | None = None) -> BankDetails:
-        """As AsyncAfterturn.get_bank."""
-        return self._run(queries.get_bank(self._target.place(bank)))
-
-    def get_directive(self, directive_id: str | UUID, *, bank: str | None = None) -> DirectiveDetails:
-        """As AsyncAfterturn.get_directive."""
-        return self._run(queries.get_directive(self._target.place(bank), directive_id))
-
-    def get_session(self, session_id: str, *, messages: int = 40, bank: str | None = None) -> SessionDetails:
-        """As AsyncAfterturn.get_session."""
-        return self._run(queries.get_session(self._target.place(bank), session_id, messages))
-
-    def run_command(self, action: str, data: Mapping[str, Any], *, key: str | None = None) -> CommandReceipt:
-        """As AsyncAfterturn.run_command."""
-        return self._run(run_command(action, data, key, self._target.timeout_s))
-
-    def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
-        """As AsyncAfterturn.turn_status."""
-        return self._run(self._target.turn_status(session_id, turn_id, bank))
-
-    def recall(self, query: str, **options: Unpack[RecallOptions]) -> answers.RecallAnswer:
-        """As AsyncAfterturn.recall."""
-        return self._run(self._target.recall(query, options))
-
-    def start_recall(
-        self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
-    ) -> answers.RecallJob:
-        """As AsyncAfterturn.start_recall."""
-        return self._run(self._target.start_recall(query, ttl_s, options))
-
-    def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
-        """As AsyncAfterturn.recall_job."""
-        return self._run(calls.recall_job(job_id, wait_ms, self._target.timeout_s))
-
-    def cancel_recall(self, job_id: str) -> None:
-        """As AsyncAfterturn.cancel_recall."""
-        self._run(calls.cancel_recall(job_id, self._target.timeout_s))
-
-    def freshness(self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0) -> Freshness:
-        """As AsyncAfterturn.freshness."""
-        return self._run(self._target.freshness(bank, position, wait_ms))
-
-    def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
-        """As AsyncAfterturn.get_unit."""
-        return self._run(calls.get_unit(unit_id, self._target.name_bank(bank), self._target.timeout_s))
-
-    def correct_unit(
-        self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
-    ) -> answers.CorrectionReceipt:
-        """As AsyncAfterturn.correct_unit."""
-        return self._run(self._target.correct_unit(unit_id, content, version, bank))
-
-    def end_unit(
-        self, unit_id: str | UUID, ends: datetime | None, *, version: int | None = None, bank: str | None = None
-    ) -> answers.CorrectionReceipt:
-        """As AsyncAfterturn.end_unit."""
-        return self._run(self._target.end_unit(unit_id, ends, version, bank))
-
-    def pin_unit(self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
-        """As AsyncAfterturn.pin_unit."""
-        return self._run(self._target.pin_unit(unit_id, pinned, bank))
-
-    def delete_unit(self, unit_id: str | UUID, *, bank: str | None = None, with_facts: bool = True) -> int:
-        """As AsyncAfterturn.delete_unit."""
-        return self._run(calls.delete_unit(unit_id, with_facts, self._target.name_bank(bank), self._target.timeout_s))
-
-    def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
-        """As AsyncAfterturn.profile."""
-        return self._run(calls.profile(options, self._target.timeout_s))
-
-    def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
-        """As AsyncAfterturn.set_language."""
-        return self._run(calls.set_language(language, self._target.name_bank(bank), self._target.timeout_s))
-
-    def health(self) -> answers.Health:
-        """As AsyncAfterturn.health."""
-        return self._run(calls.health(self._target.timeout_s))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
-    def _run(self, call: ApiCall[T]) -> T:
-        if self._http.is_closed:
-            raise InvalidRequestError("the client is closed: make a new one, or close this one later")
-        steps = plan_attempts(call, self._target.retry, self._target.key, self._target.base_url)
-        return make_attempts_blocking(self._http, steps)
+        return self._target.note_write(await make_attempts(self._http, steps, traced=self._traced))

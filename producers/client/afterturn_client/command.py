@@ -63,7 +63,7 @@ def answer_hook(options: argparse.Namespace) -> str:
     # httpx would import its own command line, where click and rich are installed, and take twice as long.
     sys.modules.setdefault("click", None)  # type: ignore[arg-type]  # None: "not to be imported"
 
-    from afterturn_client.client import Afterturn  # noqa: PLC0415 - see the module
+    from afterturn_client.blocking_client import Afterturn  # noqa: PLC0415 - see the module
     from afterturn_client.hooks import HOOKS, project_of  # noqa: PLC0415
     from afterturn_client.retry import NEVER  # noqa: PLC0415
 

@@ -17,7 +17,8 @@ from afterturn_client.answers import (
     TurnReceipt,
     TurnStatus,
 )
-from afterturn_client.client import Afterturn, AsyncAfterturn
+from afterturn_client.blocking_client import Afterturn
+from afterturn_client.client import AsyncAfterturn
 from afterturn_client.contract.banks import BankDetails, DirectiveDetails
 from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.freshness import Freshness

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from afterturn_client.client import Afterturn
+from afterturn_client.blocking_client import Afterturn
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.hook_program import say
 from afterturn_client.kept_turns import add_piece, find_unkept, holds, keep_turn, keep_turns

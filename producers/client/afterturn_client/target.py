@@ -1,22 +1,19 @@
 """The target of a client: URL, key, and the newest position it has written. No I/O."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, TypeVar
 from uuid import UUID
 
 import httpx
 
-from afterturn_client import answers, calls, lifecycle, memories
+from afterturn_client import answers, lifecycle, memories
 from afterturn_client.arguments import check_name, check_seconds, check_text
-from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
-from afterturn_client.contract.freshness import Freshness
+from afterturn_client.calls import ApiCall, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.transport import check_base_url, check_way, key_options
-from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
 
@@ -37,6 +34,13 @@ OWN_WRITE_WAIT_MS = 1000
 KEEPALIVE_S = 4.0
 #: Calls at a time: as many as the service takes from one address. Further ones wait here, and are not refused there.
 MAX_CONNECTIONS = 64
+
+
+class OwnWrite(TypedDict, total=False):
+    """The options that let a call wait for this client's last write."""
+
+    min_position: int
+    wait_ms: int
 
 
 @dataclass
@@ -75,45 +79,11 @@ class ServiceTarget:
         )
         return {**key_options(self.base_url, self.key), "limits": limits}
 
-    def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> ApiCall[answers.TurnReceipt]:
-        """Build the call that stores one turn and remembers its position."""
-        call = calls.add_turn(NewTurn(session_id, messages, **options), self.bank, self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
-
-    def add_turns(self, turns: Sequence[NewTurn]) -> ApiCall[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
-        """Build the call that stores many turns and remembers the last position."""
-        if isinstance(turns, str | bytes | NewTurn) or not isinstance(turns, Sequence):
-            raise InvalidRequestError(f"turns must be a list, each a NewTurn; not {type(turns).__name__}")
-        call = calls.add_turns(turns, self.bank, self.timeout_s)
-        return replace(call, read=lambda value: tuple(map(self._wrote, call.read(value))))
-
-    def add_document(
-        self, content: str | None, content_hash: str | None, options: DocumentOptions, bank: str | None
-    ) -> ApiCall[answers.DocumentReceipt]:
-        """Build the call that stores a document and remembers its position."""
-        call = calls.add_document(content, content_hash, options, self.name_bank(bank), self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
-
-    def keep_memory(
-        self, content: str, options: memories.MemoryOptions, bank: str | None
-    ) -> ApiCall[memories.MemoryReceipt]:
-        """Build the call that writes a memory and remembers its position."""
-        call = memories.keep_memory(content, options, self.name_bank(bank), self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
-
-    def end_memory(self, memory_id: str, bank: str | None) -> ApiCall[None]:
-        """Build the call that ends a memory."""
-        return memories.end_memory(memory_id, self.name_bank(bank), self.timeout_s)
-
-    def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> ApiCall[answers.DocumentPage]:
-        """Build the call that lists a page of documents."""
-        return calls.list_documents(cursor, limit, self.name_bank(bank), self.timeout_s)
-
     def name_bank(self, bank: str | None) -> str:
         """Return the bank that is meant: the client's own where a call names none. Raises InvalidRequestError."""
         return self.bank if bank is None else check_name("bank", bank)
 
-    def place(self, bank: str | None) -> tuple[str, float]:
+    def place(self, bank: str | None = None) -> tuple[str, float]:
         """Return the bank that is meant, and the time-out in seconds."""
         return self.name_bank(bank), self.timeout_s
 
@@ -125,77 +95,24 @@ class ServiceTarget:
         place |= {name: str(value) for name, value in chosen.items() if value is not None}
         return call_list(kind, cursor, limit, place, self.timeout_s)
 
-    def correct_unit(
-        self, unit_id: str | UUID, content: str, version: int | None, bank: str | None
-    ) -> ApiCall[answers.CorrectionReceipt]:
-        """Build the call that corrects a unit and remembers its position."""
-        call = calls.correct_unit(unit_id, content, version, self.name_bank(bank), self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
+    def complete_preparation(self, options: lifecycle.BeforeTurnOptions) -> lifecycle.BeforeTurnOptions:
+        """Return the options with the bank, and with this client's last write as `min_position`."""
+        return {"bank": self.bank, **self._wait_for_own_write(options), **options}
 
-    def end_unit(
-        self, unit_id: str | UUID, ends: datetime | None, version: int | None, bank: str | None
-    ) -> ApiCall[answers.CorrectionReceipt]:
-        """Build the call that sets a unit's end and remembers its position."""
-        call = calls.end_unit(unit_id, ends, version, bank or self.bank, self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
+    def complete_recall(self, options: RecallOptions) -> RecallOptions:
+        """Do the same for a recall, without the options that are None."""
+        given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
+        full: RecallOptions = {"bank": self.bank, **self._wait_for_own_write(given), **given}  # type: ignore[typeddict-item]  # a subset of options
+        return full
 
-    def pin_unit(self, unit_id: str | UUID, pinned: bool, bank: str | None) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
-        """Build the call that pins or unpins a unit, and remembers its position."""
-        call = calls.pin_unit(unit_id, pinned, self.name_bank(bank), self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
-
-    def before_turn(
-        self,
-        session_id: str,
-        turn_id: str,
-        current_input: Sequence[lifecycle.Item],
-        options: lifecycle.BeforeTurnOptions,
-    ) -> ApiCall[lifecycle.PreparedTurn]:
-        """Build the call that prepares a turn; like a recall, it waits for this client's last write."""
-        full: lifecycle.BeforeTurnOptions = {"bank": self.bank, **options}
-        if self.read_your_writes and self.position is not None and "min_position" not in full:
-            full["min_position"] = self.position
-            full.setdefault("wait_ms", OWN_WRITE_WAIT_MS)
-        return lifecycle.before_turn(session_id, turn_id, current_input, full, self.timeout_s)
-
-    def after_turn(
-        self,
-        session_id: str,
-        turn_id: str,
-        given: tuple[Sequence[lifecycle.Item], Sequence[lifecycle.Item]],
-        options: lifecycle.AfterTurnOptions,
-    ) -> ApiCall[lifecycle.KeptTurn]:
-        """Build the call that stores a completed turn and remembers its position."""
-        full: lifecycle.AfterTurnOptions = {"bank": self.bank, **options}
-        call = lifecycle.after_turn(session_id, turn_id, given, full, self.timeout_s)
-        return replace(call, read=lambda value: self._wrote(call.read(value)))
-
-    def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> ApiCall[answers.TurnStatus]:
-        """Build the call that reads a turn's status."""
-        return calls.turn_status(session_id, turn_id, self.name_bank(bank), self.timeout_s)
-
-    def recall(self, query: str, options: RecallOptions) -> ApiCall[answers.RecallAnswer]:
-        """Build a recall."""
-        return calls.recall(query, self._completed(options), self.timeout_s)
-
-    def start_recall(self, query: str, ttl_s: int | None, options: RecallOptions) -> ApiCall[answers.RecallJob]:
-        """Build the call that starts a recall job."""
-        return calls.start_recall(query, self._completed(options), ttl_s, self.timeout_s)
-
-    def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> ApiCall[Freshness]:
-        """Build the call that reads a bank's freshness."""
-        return calls.freshness(self.name_bank(bank), position, wait_ms, self.timeout_s)
-
-    def _wrote(self, result: T) -> T:
-        if isinstance(result, WRITTEN):
-            self.position = max(result.position, self.position or 0)
+    def note_write(self, result: T) -> T:
+        """Remember the position of an answer to a write, or of several, and return the answer."""
+        for one in result if isinstance(result, tuple) else (result,):
+            if isinstance(one, WRITTEN):
+                self.position = max(one.position, self.position or 0)
         return result
 
-    def _completed(self, options: RecallOptions) -> RecallOptions:
-        """Return the options with the bank, and with this client's last write as `min_position`."""
-        given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
-        full: RecallOptions = {"bank": self.bank, **given}  # type: ignore[typeddict-item]  # a subset of options
-        if self.read_your_writes and self.position is not None and "min_position" not in full:
-            full["min_position"] = self.position
-            full.setdefault("wait_ms", OWN_WRITE_WAIT_MS)
-        return full
+    def _wait_for_own_write(self, options: Mapping[str, Any]) -> OwnWrite:
+        if not self.read_your_writes or self.position is None or "min_position" in options:
+            return {}
+        return {"min_position": self.position, "wait_ms": OWN_WRITE_WAIT_MS}
