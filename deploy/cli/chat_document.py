@@ -11,6 +11,7 @@ from deploy.cli.conversations import (
     Conversation,
     build_conversation,
     find_conversations,
+    join_states,
     name_conversation,
     replay_records,
 )
@@ -34,9 +35,12 @@ class NotAChatDocument(Exception):
 def read_conversations(raw: bytes) -> list[Conversation]:
     """Return the conversations of a document, or of lines; a line that is not JSON is a message None.
 
-    Raises NotAChatDocument.
+    Of several states of one conversation each message is taken once. Raises NotAChatDocument.
     """
-    text = _decode_text(raw)
+    return join_states(_read_text(_decode_text(raw)))
+
+
+def _read_text(text: str) -> list[Conversation]:
     if begins_with_message(text):
         return [build_conversation(list(_read_lines(text)))]
     if (header := find_header(text)) is not None:

@@ -1,8 +1,9 @@
 """Finds the conversations in an exported JSON document, and says whether people or an assistant speak in them. Pure."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
@@ -11,6 +12,7 @@ from afterturn_client.message_times import EPOCH, find_moment
 
 from producers.turns.built_messages import ROLES
 from producers.turns.exported_messages import TYPED, is_of_people
+from producers.turns.message_forms import identify_message
 
 #: Fields that hold the messages of a conversation, by which a document is known.
 MESSAGE_FIELDS = (
@@ -82,6 +84,34 @@ def build_conversation(messages: Sequence[tuple[int, Any]], name: str | None = N
         said = [(line, message) for line, message in said if not isinstance(message, dict) or "message" in message]
     said = _put_in_order(said)
     return Conversation(said, name, of_people=bool(said) and is_of_people(said[0][1]))
+
+
+def join_states(found: Sequence[Conversation]) -> list[Conversation]:
+    """Return the conversations, those that are states of one joined into it, as LangGraph keeps its states.
+
+    They have one name or none, and an equal message with an id; of each id the first message is taken.
+    """
+    joined = list[Conversation]()
+    owners = dict[tuple[str | None, str], int]()
+    for one in found:
+        ids = [_identify(message) for _, message in one.messages]
+        equal = [
+            (one.name, f"{given} {json.dumps(message, sort_keys=True)}") if given else None
+            for given, (_, message) in zip(ids, one.messages, strict=True)
+        ]
+        owner = next((owners[key] for key in equal if key in owners), len(joined))
+        owners |= {key: owner for key in equal if key}
+        if owner == len(joined):
+            joined.append(one)
+            continue
+        known = {_identify(message) for _, message in joined[owner].messages}
+        rest = [said for given, said in zip(ids, one.messages, strict=True) if given is None or given not in known]
+        joined[owner] = replace(joined[owner], messages=[*joined[owner].messages, *rest])
+    return joined
+
+
+def _identify(message: Any) -> str | None:
+    return identify_message(message) if isinstance(message, dict) else None
 
 
 def _put_in_order(said: list[tuple[int, Any]]) -> list[tuple[int, Any]]:

@@ -17,7 +17,7 @@ from deploy.cli.bounded_lines import BOM, read_lines
 from deploy.cli.chat import SessionChoice, parse_chat_turns
 from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
-from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript
+from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript, may_speak
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
 from producers.turns.items import is_item
 
@@ -78,8 +78,8 @@ class _Turn(_Strict):
 LOOKED_FOR = (
     "looked for: JSON Lines of turns (session_id, turn_id, messages); messages of OpenAI, Anthropic, Gemini, "
     "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Open WebUI, LibreChat, "
-    "Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix and WhatsApp; session files of Claude Code, "
-    "Codex, Qwen Code, Gemini CLI, Copilot CLI, Goose and Cline; and transcripts, `Name: text` a line"
+    "Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix, WhatsApp and Signal; session files of Claude "
+    "Code, Codex, Qwen Code, Gemini CLI, Copilot CLI, Goose and Cline; and transcripts, `Name: text` a line"
 )
 #: Fields of the lines of Claude Code's session files.
 _IN_CLAUDE_CODE = frozenset({"parentUuid", "sessionId", "message"})
@@ -211,6 +211,8 @@ def _parse_transcript_line(line: str, number: int, offset: int, session_name: st
     if found is None:
         return BadLine(number, "not `Name: text`", offset)
     name, text = found["name"].strip(), found["text"]
+    if not may_speak(name):
+        return BadLine(number, "a remark, a field or a log's line, under whose name nobody speaks", offset)
     role = ROLE_NAMES.get(name.lower(), "user")
     turn = NewTurn(session_name, [Message(role, text, name)], names.take(names.digest(role, name, text)))
     return check_turn(turn, number, offset)

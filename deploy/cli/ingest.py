@@ -56,13 +56,13 @@ def ingest_command(
     Gemini, LangChain, LangGraph or the Vercel AI SDK, as an array, `{"messages": [...]}` or JSON Lines, and exports of
     ChatGPT, Claude, Open WebUI, LibreChat, Gemini CLI, Copilot CLI, Goose and Cline, a turn being a user message and
     what follows it; session files of Claude Code, Codex and Qwen Code, with the turns that hooks store; exports of
-    Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix and WhatsApp, each message a turn, without what the
-    program itself wrote;
-    and transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad line is reported with its
-    number and the rest goes on (exit 1). Turns are named by their message's id or text: a longer export stores what is
-    new. Times without a zone are taken as UTC. WhatsApp's 01/02/2026 is read as the file shows (a day above 12, the
-    order of its messages); a file that shows nothing is refused until `--dates` tells. A file becomes a document that
-    its turns name. With `--format document`, a plain-text or Markdown file is taken in whole and cut into units.
+    Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix, WhatsApp and Signal, each message a turn, without
+    what the program wrote; and transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad
+    line is reported with its number and the rest goes on (exit 1). Turns are named by their message's id or text: a
+    longer export stores what is new. Times without a zone are taken as UTC. WhatsApp's 01/02/2026 is read as the file
+    shows (a day above 12, the order of its messages); a file that shows nothing is refused until `--dates` tells. A
+    file becomes a document that its turns name. With `--format document`, a plain-text or Markdown file is taken in
+    whole and cut into units.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """

@@ -32,6 +32,33 @@ _FIELDS = frozenset(
     commit merge signed-off-by co-authored-by change-id fixes closes see
     """.split()  # noqa: SIM905 - a list of them would have a line for each
 )
+#: What is written before a remark between what people say, in lower case: nobody speaks there.
+_REMARKS = frozenset(
+    """
+    note notes nb n.b. ps p.s. pps p.p.s. update edit todo to-do fixme reminder important attention caution warning
+    hint tip info fyi tl;dr tldr summary disclaimer correction addendum spoiler
+    hinweis notiz anmerkung achtung wichtig nachtrag zusammenfassung warnung merke erinnerung korrektur
+    nota importante remarque aviso atención attenzione opmerking
+    """.split()  # noqa: SIM905 - a list of them would have a line for each
+)
+#: Of the names of fields those that somebody may speak under all the same, where the file is said to be a transcript.
+_MAY_SPEAK = frozenset(
+    ("host", "author", "authors", "owner", "reporter", "assignee", "server", "q", "a", "question", "answer")
+)
+#: A part of a program, with its number (`Thread-1`, `ForkPoolWorker-3`, `Pod 7`); people have no number behind a dash.
+_MACHINE = re.compile(
+    r".*[^\W\d_][-_#]\d+|\S*(?:thread|worker|process|executor|consumer|producer)[ #]?\d*|(?:task|job|node|pod|pool"
+    r"|shard|replica|rank|gpu|cpu|core|container|instance|partition|queue|slot|stage|step|test|build|run|epoch|batch"
+    r"|line|row|page|item|day|week|chapter|level|phase|part|round|pid|tid)[ #]?\d+",
+    re.IGNORECASE,
+)
+#: Who speaks where nobody knows the name, as programs that tell voices apart write it (`Speaker 1`, `SPEAKER_00`).
+_NUMBERED = re.compile(
+    r"(?:speaker|person|participant|guest|voice|interviewer|interviewee|respondent|student|player|user|customer"
+    r"|caller|sprecher(?:in)?|teilnehmer(?:in)?|gast|stimme|befragter?|locuteur|hablante|persona)[ _-]?"
+    r"(?:\d{1,3}|[A-Z])",
+    re.IGNORECASE,
+)
 #: Signs of settings and lists: a key without a value, a dash, a comment, a document's mark, an indented key.
 _SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|\s*#.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
 _WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]*")
@@ -51,16 +78,31 @@ def is_transcript(lines: Sequence[str]) -> bool:
     if any(_SETTINGS.fullmatch(line.rstrip()) for line in said):
         return False
     names = [found["name"].strip() for line in said if (found := NAMED.fullmatch(line.strip()))]
+    names = [name for name in names if not _is_remark(name)]
     if not names or 2 * len(names) < len(said) or not all(map(_is_name, names)):
         return False
     most = len(names) if len(names) < _FEW else len(names) - 1 if len(names) < _MANY else len(names) // 2
     return len(set(names)) <= most
 
 
+def may_speak(name: str) -> bool:
+    """Return whether somebody may speak under this name in a transcript: none before remarks, fields and machines."""
+    own = name.lower()
+    if own in ROLE_NAMES or own in _MAY_SPEAK or _NUMBERED.fullmatch(name):
+        return True
+    return not _is_remark(name) and own not in _FIELDS and not _MACHINE.fullmatch(name)
+
+
+def _is_remark(name: str) -> bool:
+    return name.lower().rstrip("0123456789 #") in _REMARKS
+
+
 def _is_name(name: str) -> bool:
     """Return whether a person or a role may have this name: each word begins with a letter, the first not small."""
-    if name.lower() in ROLE_NAMES:
+    if name.lower() in ROLE_NAMES or _NUMBERED.fullmatch(name):
         return True
+    if not may_speak(name):
+        return False
     words = name.removeprefix("@").split()
     if not 0 < len(words) <= _WORDS or name.lower() in _FIELDS or words[0].lower() in _FIELDS:
         return False

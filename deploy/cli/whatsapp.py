@@ -1,4 +1,4 @@
-"""Parses chats as WhatsApp exports them: a message a line, with date, clock and name.
+"""Parses chats as WhatsApp and Signal export them: a message a line, with date, clock and name.
 
 `[05.05.24, 10:00:00] Kim: text` from an iPhone, `05/05/24, 10:00 - Kim: text` from Android. A date with full stops has
 the day first. Of other dates the file itself decides which of two numbers is the month: one of them is above 12, or
@@ -59,7 +59,13 @@ _EDITED = re.compile(
     r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)\.?>)\Z"
 )
 #: A name has no quotation mark: what one stands in is told of the group ('Ann named the group "Trip: 2024"').
-_SPOKEN = re.compile(r"(?P<name>[^:\"\u201c\u201d\u201e\u00ab\u00bb]{1,128}?):\s(?P<text>.*)")
+_SPOKEN = re.compile(r"(?P<name>[^:\"\u201c\u201d\u201e\u00ab\u00bb]{1,128}?):(?:\s(?P<text>.*))?")
+#: Lines that Signal's export writes beside what was said: who reacted, a sticker, a picture or file.
+_BESIDE_IN_SIGNAL = re.compile(r"\(- .+ -\)|\(\( .* \)\)|(?:!?\[[^\[\]]*\]\(\.\.?/[^()]*\)\s*)+")
+#: The same in the place of words.
+_CALL_IN_SIGNAL = re.compile(
+    r"\(This message was deleted\)|(?:Incoming|Outgoing|Missed)(?: voice| video)? call(?: \([^()]+\))?"
+)
 #: What a person sends behind a mark of direction, on an iPhone; all else behind it tells of calls, members, the group.
 _SENT_MARKED = re.compile(r"[^\W\d_]+:(?:\s.*)?")
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 2000
@@ -144,8 +150,21 @@ def _take_own_words(one: _Found) -> bool:
     one.lines[:1] = [] if own else [first]
     if one.lines:
         one.lines[-1] = _EDITED.sub("", one.lines[-1].rstrip())
-    one.lines[:] = [line.replace(_MARK, "") for line in one.lines]
-    return not own or any(line.strip() for line in one.lines)
+    written = [line.replace(_MARK, "") for line in one.lines]
+    one.lines[:] = _drop_quote(written)
+    return (not own and one.lines == written) or any(line.strip() for line in one.lines)
+
+
+def _drop_quote(lines: list[str]) -> list[str]:
+    """Return a message's lines without what Signal's export writes beside the words, and without what these answer.
+
+    That stands on lines with `>` below an empty first one; a person who quotes begins on the line of the name.
+    """
+    lines = [line for line in lines if not _BESIDE_IN_SIGNAL.fullmatch(line.strip())]
+    if lines and not lines[0].strip():
+        own = (nth for nth, line in enumerate(lines) if line.strip() and not line.startswith(">"))
+        return lines[next(own, len(lines)) :]
+    return [] if len(lines) == 1 and _CALL_IN_SIGNAL.fullmatch(lines[0].strip()) else lines
 
 
 def _build_turn(one: _Found, session: str, names: TurnNames, *, is_month_first: bool) -> Parsed:
@@ -172,7 +191,7 @@ def _read_beginning(text: str, number: int) -> _Found | None:
     spoken = _SPOKEN.fullmatch(found["rest"])
     date = int(given["a"]), int(given["b"]), int(given["c"])
     clock = hour, int(given["minute"]), int(given["second"] or 0)
-    name, said = (spoken["name"].strip(f" ~{_MARK}\u202f"), spoken["text"]) if spoken else ("", found["rest"])
+    name, said = (spoken["name"].strip(f" ~{_MARK}\u202f"), spoken["text"] or "") if spoken else ("", found["rest"])
     is_bracketed = text.startswith("[")
     return _Found(number, date, clock, name, [said], dotted=given["sign"] == ".", bracketed=is_bracketed)
 

@@ -12,43 +12,19 @@ EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Fields that hold a message's time, the most exact first.
-_FIELDS = (
-    "timestamp",
-    "timestamp_ms",
-    "occurred_at",
-    "created_at",
-    "createdAt",
-    "create_time",
-    "created",
-    "createdDateTime",
-    "created_date",
-    "originalarrivaltime",
-    "date_unixtime",
-    "date",
-    "ts",
-    "time",
-    "sent_at",
-    "origin_server_ts",
-    "timestampMs",
-    "Timestamp",
-    "message_timestamp",
-    "messageTimestamp",
-    "createTime",
-    "create_at",
-    "datetime",
-    "datetime_utc",
-    "sentAt",
-    "sent",
-    "send_date",
-    "inserted_at",
-    "insertedAt",
-    "posted_at",
-    "published_at",
-    "received_at",
-    "at",
-    "updated_at",
+#: Fields that hold a message's time, the most exact first, each without the signs and capitals of its spellings.
+_FIELDS = tuple(
+    """
+    timestamp timestampms timestampmillis occurredat createdat createtime created createddatetime createddate
+    createdtime createdutc createdon datecreated timecreated creationtime creationdate creationtimestamp
+    originalarrivaltime dateunixtime unixtime datetime datetimeutc date ts tsms time sentat sent senton senttime
+    timesent datesent sentdatetime senttimestamp senddate sendtime originserverts messagetimestamp messagetime
+    messagedate createat insertedat postedat posted postedon postdate publishedat published publishedon pubdate
+    writtenat writtenon saidat spokenat submittedat recordedat receivedat received receiveddatetime eventtime when at
+    internaldate updatedat
+    """.split()  # noqa: SIM905 - a list of them would have a line for each
 )
+_SPELLING = re.compile(r"[\W_]")
 #: Of these, the names that hold nothing but a time.
 _TIMES_ALONE = ("timestamp", "occurred_at", "created_at", "createdAt")
 #: Fields that hold those of a message beside its content.
@@ -94,8 +70,9 @@ def find_moment(message: Mapping[str, Any]) -> datetime | None:
     """
     places = [message, *(one for name in _BESIDE if isinstance(one := message.get(name), Mapping))]
     for place in places:
+        told = {_SPELLING.sub("", name).lower(): value for name, value in place.items() if isinstance(name, str)}
         for name in _FIELDS:
-            if name in place and (at := read_time(place[name])) is not None:
+            if name in told and (at := read_time(told[name])) is not None:
                 return at
     return None
 

@@ -273,6 +273,31 @@ def test_chatgpt_is_read_along_the_branch_that_is_shown(document: Any) -> None:
     ]
 
 
+def state(count: int, *, words: str = CANOE) -> dict[str, Any]:
+    said = [(("human", "ai")[nth % 2], f"{words} {nth}") for nth in range(count)]
+    return {"messages": [{"type": kind, "id": f"m{nth}", "content": text} for nth, (kind, text) in enumerate(said)]}
+
+
+@each_row(
+    "states",
+    [
+        [{"values": state(4)}, {"values": state(2)}, {"values": {"messages": []}}],
+        [{"values": state(1)}, {"values": state(3)}, {"values": state(4)}],
+        [{"channel_values": state(4)}, {"channel_values": state(4)}],
+        [state(2), state(4)],
+    ],
+)
+def test_of_several_states_each_message_is_taken_once(states: list[Any]) -> None:
+    for text in (lines(*states), json.dumps(states)):
+        turns = [one.turn for one in read(text) if isinstance(one, ParsedTurn)]
+        assert [(turn.turn_id, len(turn.messages)) for turn in turns] == [("m0", 2), ("m2", 2)]
+
+
+def test_two_chats_whose_ids_are_counted_alike_are_two() -> None:
+    turns = [one.turn for one in read(json.dumps([state(2), state(2, words="The kettle is red")]))]  # type: ignore[union-attr]
+    assert [turn.turn_id for turn in turns] == ["m0", "m0-2"]
+
+
 def test_a_session_that_is_given_is_each_chat_s_own() -> None:
     second = {**GPT, "id": "conversation-2"}
     one = [item.turn.session_id for item in read(json.dumps(GPT), "again") if isinstance(item, ParsedTurn)]
@@ -667,6 +692,28 @@ def test_what_is_quoted_or_forwarded_is_not_said_by_who_sends_it(document: Any) 
     assert [text for _role, name, text, _at in told if name == "Kim"] == [CANOE]
 
 
+@each_row(
+    "written, kept",
+    [
+        (f"Kim: \n\n> {QUOTED}\n> and more\n\n{CANOE}  ", CANOE),
+        (f"Kim:\n> \n> {QUOTED}\n> \n{CANOE}  \n(- Bo: :-), Me: :-( -)", CANOE),
+        (f"Kim: \n\n> {QUOTED}\n\n![a](./media/a.jpg)  ", None),
+        ("Kim: > not in our canoe", "> not in our canoe"),
+        (f"Kim: {CANOE}  \n[list.pdf](./media/list.pdf)  ", CANOE),
+        ("Kim:   \n(( :-) ))", None),
+        ("Kim: Missed voice call  ", None),
+        ("Kim: (This message was deleted)", None),
+        ("Kim: Incoming calls wake me", "Incoming calls wake me"),
+    ],
+)
+def test_of_signal_s_export_only_a_person_s_own_words_are_kept(written: str, kept: str | None) -> None:
+    chat = f"[2024-05-05 10:00:00] Bo: ok  \n[2024-05-05 10:01:00] {written}\n[2024-05-05 10:02] Bo: bye  \n"
+    assert detect_format(chat.encode()) is Format.WHATSAPP
+    told = [turn[0][1:3] for turn in said(chat)]
+    assert told == [("Bo", "ok"), *([("Kim", kept)] if kept else []), ("Bo", "bye")]
+    assert not [one for one in read(chat) if isinstance(one, BadLine)]
+
+
 def test_a_program_in_matrix_is_no_person_and_an_edit_is_its_new_text() -> None:
     notice = {"type": "m.room.message", "sender": "@bot:x", "content": {"msgtype": "m.notice", "body": "Built."}}
     edited = {"body": f"* {CANOE}", "m.new_content": {"body": CANOE}, "m.relates_to": {"rel_type": "m.replace"}}
@@ -683,7 +730,25 @@ def test_each_line_of_a_transcript_is_its_own_speaker_s_whatever_ends_it(end: st
     assert [turn[0][1:3] for turn in told] == [("Kim", "hello"), ("Bo", "hi"), ("Kim", "bye")]
 
 
+@each_row(
+    "place, line",
+    [
+        *((1, f"{remark}: bring it") for remark in ("Note", "PS", "Update 2", "TODO", "Hinweis")),
+        *((60, f"{remark}: bring it") for remark in ("Note", "PS", "Update", "Thread-1", "Agenda", "ERROR")),
+    ],
+)
+def test_a_remark_in_a_transcript_is_nobodys_words_and_loses_itself_alone(place: int, line: str) -> None:
+    talk = [f"{('Kim', 'Bo')[nth % 2]}: line {nth}" for nth in range(80)]
+    found = read("\n".join([*talk[:place], line, *talk[place:]]))
+    assert [one.line for one in found if isinstance(one, BadLine)] == [place + 1]
+    assert {one.turn.messages[0].name for one in found if isinstance(one, ParsedTurn)} == {"Kim", "Bo"}  # type: ignore[union-attr]
+
+
 UNKNOWN = {
+    "a log of threads": "Thread-1: started\nThread-2: started\nThread-1: stopped\nThread-2: stopped\n",
+    "a log of workers": "ForkPoolWorker-3: done\nForkPoolWorker-4: done\nForkPoolWorker-3: failed\n",
+    "a log of nodes": "Node 1: joined\nNode 2: joined\nNode 1: left\nNode 2: left\n",
+    "notes": "Note: bring the canoe\nPS: and the oars\nNote: and a map\n",
     "a log": "INFO: server started\nINFO: listening on 8080\nERROR: it failed\n",
     "a log with times": "2024-05-05 10:00:00 INFO: started\n2024-05-05 10:00:01 INFO: stopped\n",
     "a syslog": "May  5 10:00:00 host sshd[12]: Accepted password\n",
@@ -735,7 +800,14 @@ def test_a_document_that_does_not_say_who_spoke_is_refused_with_what_was_looked_
 
 @each_row(
     "people",
-    ["Ana: hi\nBen: hi\n", "user: hi\nassistant: hello\n", "Dr. Lee: hi\nMarie-Luise: hi\n", "林: 你好\n王: 你好\n"],
+    [
+        "Ana: hi\nBen: hi\n",
+        "Speaker 1: hi\nSpeaker 2: hi\n",
+        "SPEAKER_00: hi\nSPEAKER_01: hi\n",
+        "user: hi\nassistant: hello\n",
+        "Dr. Lee: hi\nMarie-Luise: hi\n",
+        "林: 你好\n王: 你好\n",
+    ],
 )
 def test_people_and_roles_are_still_known_by_their_names(people: str) -> None:
     assert detect_format(people.encode()) is Format.TRANSCRIPT

@@ -92,6 +92,8 @@ async def test_a_message_whose_time_cannot_be_read_is_refused(ana: Tenant, way: 
     [
         *("timestamp", "created_at", "createdAt", "create_time", "date", "ts", "time", "sent_at", "sentAt", "datetime"),
         *("inserted_at", "create_at", "createTime", "send_date", "posted_at", "received_at", "timestampMs", "at"),
+        *("when", "When", "sent_on", "time_sent", "posted", "postedAt", "published_at", "created_time", "created_utc"),
+        *("date_created", "creationTime", "dateTime", "time-stamp", "sentDateTime", "internalDate", "written_at"),
     ],
 )
 def test_a_time_is_found_under_the_names_that_programs_give_it(field: str) -> None:
