@@ -1,7 +1,7 @@
 """Describes the API for OpenAPI: the promise of every operation, its callers, bodies, answers and errors.
 
 Bodies are validated by the facade, and answers are shapes of the contract or built by hand: the models of both are
-declared here. `examples.json` has an example of each shape, which a test holds to what is answered.
+declared here. `examples.json` has an example of each, which a test holds to what is answered.
 """
 
 import json
@@ -12,7 +12,7 @@ from functools import cache, reduce
 from http import HTTPStatus
 from operator import or_
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from afterturn_client.contract.shape import Shape
 from fastapi import FastAPI, Response
@@ -104,11 +104,6 @@ class ErrorBody(WireModel):
     error: Failure = Field(description="what went wrong")
     request_id: str = Field(description="id of the request; it stands in the log, and in the header `x-request-id`")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "error": {"code": "NOT_FOUND", "message": "no such unit", "retryable": False, "details": {}},
-        "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
-    }
-
 
 @dataclass(frozen=True, slots=True)
 class DescribedAnswer:
@@ -133,7 +128,7 @@ class _RequestBody(dict[str, Any]):
     """The description of a request's body, which refers to its model by name; `model` is that model."""
 
     def __init__(self, model: type[WireModel]) -> None:
-        content = {"schema": {"$ref": SCHEMA.format(model=model.__name__)}, "example": model.EXAMPLE}
+        content = {"schema": {"$ref": SCHEMA.format(model=model.__name__)}, "example": read_example(model)}
         super().__init__(required=True, content={JSON: content})
         self.model = model
 
@@ -208,12 +203,13 @@ def _describe_reply(reply: DescribedAnswer) -> dict[str, Any]:
         return {"description": reply.says, "content": {reply.media_type: plain}}
     if not reply.models:
         return {"description": reply.says}
-    content = {JSON: {"example": _find_example(reply.models[0])}}
+    content = {JSON: {"example": read_example(reply.models[0])}}
     return {"description": reply.says, "model": reduce(or_, reply.models), "content": content}
 
 
-def _find_example(model: type[WireModel] | type[Shape]) -> Mapping[str, Any]:
-    return model.EXAMPLE if issubclass(model, WireModel) else _read_examples()[model.__name__]
+def read_example(model: type) -> Mapping[str, Any]:
+    """Return the example of a body by the name of its model."""
+    return _read_examples()[model.__name__]
 
 
 @cache
@@ -255,7 +251,7 @@ def _build_error_response(codes: Mapping[str, Wire]) -> dict[str, Any]:
     error = {"code": first.code, "message": MEANINGS[first.code], "retryable": first.retryable, "details": {}}
     content = {
         "schema": {"$ref": SCHEMA.format(model=ErrorBody.__name__)},
-        "example": {**ErrorBody.EXAMPLE, "error": error},
+        "example": {**read_example(ErrorBody), "error": error},
     }
     response: dict[str, Any] = {"description": _describe_codes(codes), "content": {JSON: content}}
     if first.status in {HTTPStatus.TOO_MANY_REQUESTS, UNAVAILABLE.status}:

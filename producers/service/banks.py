@@ -4,10 +4,9 @@ A key's banks are compared with the names its holder uses. A key of a user or an
 those that are shared with it; every other bank is answered like one that does not exist.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import AfterValidator, Field, model_validator
@@ -43,8 +42,6 @@ class BankBody(RequestModel):
     agent: Name | None = Field(None, description="name of the agent that owns it")
     expires_at: End = None
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "trips", "user_id": "ana"}
-
 
 class BankChange(RequestModel):
     """New properties of a bank."""
@@ -62,8 +59,6 @@ class BankChange(RequestModel):
         if self.language is None and "expires_at" not in self.model_fields_set:
             raise field_error("needs language or expires_at")
         return self
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"language": "en"}
 
 
 class BanksParameters(PageParameters):
@@ -90,21 +85,9 @@ class BankAnswer(WireModel):
     )
     expires_at: datetime | None = Field(description="time from which on no answer shows anything of it; null: never")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "user:ana/trips",
-        "scope": "user",
-        "user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11",
-        "agent": None,
-        "language": "auto",
-        "settled": True,
-        "expires_at": None,
-    }
-
 
 class ChangedBank(BankAnswer, Done):
     """The bank after the change."""
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE}
 
 
 class MadeBank(BankAnswer, Done):
@@ -112,15 +95,11 @@ class MadeBank(BankAnswer, Done):
 
     created: bool = Field(description="false where it already existed")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE, "created": True}
-
 
 class BanksAnswer(PageAnswer):
     """A page of the banks that the key can read, by name."""
 
     banks: list[BankAnswer] = Field(description="banks, by name")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"banks": [BankAnswer.EXAMPLE], **PageAnswer.EXAMPLE}
 
 
 def _bank_place(bank: Bank) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ as every bank's does. A session is named in the same way. Every answer gives the
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from pydantic import ConfigDict, Field
@@ -64,17 +64,6 @@ class CommandBody(RequestModel):
         None, max_length=128, description="the same key of the same caller is one command; the header goes before it"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "action": "retainAgentMemoryUnit",
-        "data": {
-            "bankId": "01964b05-552a-7c4b-9184-6857e7f3dc5f",
-            "content": "Ana prefers an aisle seat",
-            "factType": "experience",
-            "metadata": {"session_id": "monday"},
-        },
-        "idempotency_key": "monday-7",
-    }
-
 
 class PortalCommandBody(RequestModel):
     """A command in the portal's wire form."""
@@ -85,14 +74,6 @@ class PortalCommandBody(RequestModel):
     version: Literal["0.1.0"] = Field(description="`0.1.0`")
     data: dict[str, Any] = Field(repr=False, description="fields of the action; `bankId` names the bank")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "host": HOST,
-        "service": SERVICE,
-        "action": "retainAgentMemoryUnit",
-        "version": VERSION,
-        "data": CommandBody.EXAMPLE["data"],
-    }
-
 
 class PortalResult(WireModel):
     """The result of a command: ids of the log by the action's field names, and the new version where it has one."""
@@ -101,13 +82,6 @@ class PortalResult(WireModel):
     __pydantic_extra__: dict[str, str | int | bool]
 
     bank_id: UUID = Field(alias="bankId", description="id of the bank in the log")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bankId": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
-        "unitId": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
-        "identifiedBy": "text",
-        "position": 46,
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """Parses requests of erasures, and serialises their receipts."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from afterturn_client.contract.erasures import ErasurePreview, TextsAtModel
@@ -49,8 +48,6 @@ class ErasureBody(RequestModel):
     )
     user_id: Name | None = Field(None, description="the caller's own id of the user, for the kind `user`")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"kind": "session", "bank": "default", "session_id": "monday"}
-
     @model_validator(mode="after")
     def _names_one_thing(self) -> Self:
         given = {name for name in NAMED_BY.values() if name and getattr(self, name) is not None}
@@ -91,23 +88,6 @@ class ReceiptAnswer(WireModel):
     stays: list[str] = Field(description="what of a user stays here")
     requested_at: datetime = Field(description="time of the request")
     finished_at: datetime | None = Field(description="time of its end; null: it continues")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "erasure_id": "a1d4f6c8-0b2e-4c3d-9e5f-708192a3b4c5",
-        "kind": "session",
-        "bank_id": "3e9b7a52-6c1d-5f48-b0a7-8d2c4e6f1a93",
-        "target_id": "9c8b7a69-5847-5362-8170-f6e5d4c3b2a1",
-        "status": "done",
-        "counts": {"events": 7, "units": 2},
-        "unreached": {
-            "gateway_sessions": {"chat:monday": 1},
-            "models": [{"purpose": "embedding", "endpoint": "https://models.example", "texts": 2}],
-            "elsewhere": ["backups of the database"],
-        },
-        "stays": [],
-        "requested_at": "2026-03-02T09:30:00+00:00",
-        "finished_at": "2026-03-02T09:30:01+00:00",
-    }
 
 
 def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:

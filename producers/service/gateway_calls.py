@@ -5,10 +5,10 @@ fields are ignored here: the contract belongs to its clients.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 import orjson
@@ -118,22 +118,11 @@ class AddBody(Scoped):
         min_length=1, max_length=MAX_MESSAGES, description="messages, in order"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "user_id": "ana",
-        "user_key": "at_example",
-        "session_id": "chat:monday",
-        "messages": [
-            {"sender_id": "ana", "role": "user", "timestamp": 1772443800000, "content": "We fly to Lisbon on Friday"}
-        ],
-    }
-
 
 class FlushBody(Scoped):
     """A session to flush."""
 
     session_id: Text = Field(min_length=1, description="session to flush")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"user_id": "ana", "user_key": "at_example", "session_id": "chat:monday"}
 
 
 class SearchBody(Scoped):
@@ -146,14 +135,6 @@ class SearchBody(Scoped):
         description="what to search; there are no `resources` here, and asked alone they find nothing",
     )
     top_k: int = Field(8, ge=1, le=100, description="most results")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "user_id": "ana",
-        "user_key": "at_example",
-        "conversation_id": "monday",
-        "query": "When do we fly?",
-        "scope": ["current_chat", "all_user_memory"],
-    }
 
 
 class AddedCount(WireModel):
@@ -169,11 +150,6 @@ class AddAnswer(WireModel):
     request_id: str = Field(description="id of the request; it stands in the log")
     data: AddedCount = Field(description="what became of it")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
-        "data": {"message_count": 1, "status": "accumulated"},
-    }
-
 
 class FlushStatus(WireModel):
     """Extraction has begun."""
@@ -186,11 +162,6 @@ class FlushAnswer(WireModel):
 
     request_id: str = Field(description="id of the request; it stands in the log")
     data: FlushStatus = Field(description="what became of it")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
-        "data": {"status": "extracted"},
-    }
 
 
 class SearchResult(WireModel):
@@ -212,19 +183,6 @@ class SearchAnswer(WireModel):
     results: list[SearchResult] = Field(description="results, best first")
     truncated: bool | None = Field(None, description="true where there was no room for all results")
     note: str | None = Field(None, description="what was left out, and how to ask for less")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "results": [
-            {
-                "id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
-                "session_id": "chat:monday",
-                "text": "We fly to Lisbon on Friday",
-                "score": 1.21,
-                "source_scope": "current_chat",
-                "resource_uri": None,
-            }
-        ]
-    }
 
 
 def shorten_name(name: str, limit: int) -> str:

@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Annotated, Any, Protocol
 from uuid import UUID
 
 from afterturn_client.contract.embeddings import (
@@ -59,8 +59,6 @@ class SwitchBody(RequestModel):
     """Whether to switch to a generation that texts lack a vector of."""
 
     force: bool = Field(False, description="whether to switch although texts lack a vector of the new model")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"force": False}
 
 
 class ComparisonParameters(BaseModel):

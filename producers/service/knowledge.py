@@ -1,8 +1,7 @@
 """Commands and reads of documents, directives, links and reflections, outside recall."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from afterturn_client.contract.banks import DirectiveDetails
@@ -36,25 +35,6 @@ from store.tenancy.keys import Grant
 LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
 
 
-#: Examples of a document and of a directive.
-DOCUMENT: Mapping[str, Any] = {
-    "doc_id": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
-    "content_hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "title": "Hotel",
-    "metadata": {},
-    "occurred_at": None,
-    "updated_at": "2026-03-02T09:30:00+00:00",
-    "units": 1,
-}
-DIRECTIVE: Mapping[str, Any] = {
-    "directive_id": "e4f5a6b7-c8d9-50e1-92f3-a4b5c6d7e8f9",
-    "name": "tone",
-    "content": "Answer briefly.",
-    "priority": 5,
-    "laid_down_by": "user ana",
-}
-
-
 class _BankBody(RequestModel):
     bank: DefaultBank = "default"
 
@@ -74,12 +54,6 @@ class DocumentBody(_BankBody):
     expires_at: End = None
     metadata: Metadata = Field(default_factory=dict)
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "title": "Hotel",
-        "content": "Check-in at Hotel Avenida is from 3 pm.",
-    }
-
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.content is None) == (self.content_hash is None):
@@ -96,13 +70,6 @@ class DirectiveBody(_BankBody):
     content: Text = Field(min_length=1, description="instruction for every reader of the bank")
     priority: int = Field(0, ge=-(2**31), lt=2**31, description="the highest is shown first")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "name": "tone",
-        "content": "Answer briefly.",
-        "priority": 5,
-    }
-
 
 class LinkBody(_BankBody):
     """A link between two units of the bank."""
@@ -111,13 +78,6 @@ class LinkBody(_BankBody):
     to_unit_id: str = Field(description="id of the unit that the link leads to")
     link_type: LinkKind = Field(description="kind of the link")
     weight: float = Field(1.0, ge=0, le=1, allow_inf_nan=False, description="weight of the link, 0 to 1")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "from_unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
-        "to_unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
-        "link_type": "causes",
-    }
 
     @model_validator(mode="after")
     def _units_are_ids(self) -> Self:
@@ -154,14 +114,6 @@ class DocumentReceipt(Done):
     duplicate: bool = Field(description="whether the document was stored before")
     units: int = Field(description="number of its chunks")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "ok": True,
-        "doc_id": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
-        "position": 43,
-        "duplicate": False,
-        "units": 1,
-    }
-
 
 class DocumentAnswer(WireModel):
     """A document; its text is in its units."""
@@ -174,15 +126,11 @@ class DocumentAnswer(WireModel):
     updated_at: datetime = Field(description="time of the last write")
     units: int = Field(description="number of its chunks")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = DOCUMENT
-
 
 class DocumentsAnswer(PageAnswer):
     """A page of a bank's documents, the newest first."""
 
     docs: list[DocumentAnswer] = Field(description="documents, the newest first")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"docs": [DOCUMENT], **PageAnswer.EXAMPLE}
 
 
 class DirectiveReceipt(Done):
@@ -195,15 +143,11 @@ class DirectiveReceipt(Done):
     laid_down_by: str | None = Field(description="author: `operator`, `user NAME` or `agent NAME`; null: unknown")
     changed: bool = Field(description="false where it was the same before")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **DIRECTIVE, "changed": True}
-
 
 class DirectivesAnswer(PageAnswer):
     """A page of a bank's directives, the most important first."""
 
     directives: list[Directive] = Field(description="directives, the highest priority first")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"directives": [DIRECTIVE], **PageAnswer.EXAMPLE}
 
 
 class ReflectionsAnswer(PageAnswer):
@@ -211,24 +155,11 @@ class ReflectionsAnswer(PageAnswer):
 
     reflections: list[Reflection] = Field(description="reflections, the newest first")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "reflections": [
-            {
-                "reflection_id": "7d6e5f40-3c2b-5a19-8807-16f5e4d3c2b1",
-                "content": "Ana travels to Lisbon often",
-                "updated_at": "2026-03-02T09:31:00+00:00",
-            }
-        ],
-        **PageAnswer.EXAMPLE,
-    }
-
 
 class LinkReceipt(Done):
     """The link is made."""
 
     changed: bool = Field(description="false where the link was the same before")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": True}
 
 
 class Knowledge:

@@ -1,9 +1,8 @@
 """Lists of a key's sessions, turns, units and users, and their wire shapes."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.sessions import SessionDetails, TurnPlace
@@ -52,34 +51,6 @@ from store.memory.listings import (
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
-SESSION: Mapping[str, Any] = {
-    "session_id": "monday",
-    "turns": 2,
-    "messages": 4,
-    "last_position": 42,
-    "updated_at": "2026-03-02T09:30:00+00:00",
-}
-TURN: Mapping[str, Any] = {
-    "turn_id": "1",
-    "position": 42,
-    "accepted_at": "2026-03-02T09:30:00+00:00",
-    "messages": 2,
-}
-UNIT: Mapping[str, Any] = {
-    "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
-    "kind": "experience",
-    "text": "We fly to Lisbon on Friday",
-    "cut": False,
-    "origin": "message",
-    "session_id": "monday",
-    "turn_id": "1",
-    "ordinal": 0,
-    "role": "user",
-    "name": None,
-    "occurred_at": "2026-03-02T09:30:00+00:00",
-    "position": 42,
-}
-USER: Mapping[str, Any] = {"user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11", "name": "ana"}
 #: What the API calls the caller's own names of sessions and turns.
 _WIRE_NAMES = {"session_name": "session_id", "turn_name": "turn_id"}
 #: The most messages of a session that are shown.
@@ -130,15 +101,11 @@ class SessionListedAnswer(WireModel):
     last_position: int = Field(description="position of its newest turn in the event log")
     updated_at: datetime = Field(description="time of its newest turn")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = SESSION
-
 
 class SessionsAnswer(PageAnswer):
     """A page of a bank's sessions, the one with the newest turn first."""
 
     sessions: list[SessionListedAnswer] = Field(description="sessions, the one with the newest turn first")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"sessions": [SESSION], **PageAnswer.EXAMPLE}
 
 
 class TurnListedAnswer(WireModel):
@@ -149,15 +116,11 @@ class TurnListedAnswer(WireModel):
     accepted_at: datetime = Field(description="time at which the turn was accepted")
     messages: int = Field(description="number of its stored messages")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = TURN
-
 
 class TurnsAnswer(PageAnswer):
     """A page of a session's turns, in their order."""
 
     turns: list[TurnListedAnswer] = Field(description="turns, in the order of the session")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TURN], **PageAnswer.EXAMPLE}
 
 
 class UnitListedAnswer(WireModel):
@@ -176,15 +139,11 @@ class UnitListedAnswer(WireModel):
     occurred_at: UnitTime
     position: LogPosition
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = UNIT
-
 
 class UnitsAnswer(PageAnswer):
     """A page of a bank's units, in the order of their ids."""
 
     units: list[UnitListedAnswer] = Field(description="units, in the order of their ids")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"units": [UNIT], **PageAnswer.EXAMPLE}
 
 
 class UserListedAnswer(WireModel):
@@ -195,15 +154,11 @@ class UserListedAnswer(WireModel):
         description="the caller's own id of the user, where a bank of the user or the key names it; else null"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = USER
-
 
 class UsersAnswer(PageAnswer):
     """A page of the users that the key can read, by id."""
 
     users: list[UserListedAnswer] = Field(description="users, in the order of their ids")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"users": [USER], **PageAnswer.EXAMPLE}
 
 
 def row_as_json(row: SessionListed | TurnListed | UnitListed) -> dict[str, Any]:

@@ -4,10 +4,10 @@ Everything is read and written as afterturn_operator, who sees no column that ho
 tenant who owns them, and audited under the operator's key.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from afterturn_client.contract import operators as contract
@@ -123,8 +123,6 @@ class NewKeyBody(RequestModel):
         None, ge=1, le=MOST_SECONDS, description="lifetime of the key in seconds; left out: no end"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "label": "support bot", "banks": ["support"]}
-
 
 class RotateBody(RequestModel):
     """How to rotate a key."""
@@ -134,8 +132,6 @@ class RotateBody(RequestModel):
     expires_s: int | None = Field(
         None, ge=1, le=MOST_SECONDS, description="lifetime of the new key in seconds; left out: that of the old one"
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "overlap_s": 3600}
 
 
 class QuotaBody(RequestModel):
@@ -149,8 +145,6 @@ class QuotaBody(RequestModel):
     )
     max_banks: int | None = Field(None, ge=0, lt=2**63, description="most banks; of a whole tenant only")
     turns_per_minute: int | None = Field(None, ge=0, lt=2**63, description="most turns that are accepted in a minute")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "max_turns": 1000}
 
 
 def _tenant_place(tenant: Tenant) -> tuple[object, ...]:

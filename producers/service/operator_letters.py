@@ -7,12 +7,12 @@ keys of tenants, so letters are named by ids of their own.
 import asyncio
 import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import groupby, islice
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import redis
@@ -31,7 +31,6 @@ from store.identity import host_id
 from store.page_bytes import PageRows
 from store.tenancy.call_audit import NO_HOST
 
-LETTER_ID = "6b4c1e0a-52a7-5a3e-8d51-3f6a1c9b7e20"
 MS = timedelta(milliseconds=1)
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -74,8 +73,6 @@ class LettersBody(RequestModel):
         min_length=1, max_length=MOST_CHANGED, description="ids of dead letters"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"action": "retry", "queue": "acme", "ids": [LETTER_ID]}
-
 
 class MatchingLettersBody(RequestModel):
     """What to do with every dead letter that matches a filter and was there when they were counted."""
@@ -84,12 +81,6 @@ class MatchingLettersBody(RequestModel):
     where: LetterFilter = Field(description="filter of the letters")
     newest_at: Moment = Field(description="`newest_at` of the count that the caller saw: later letters are left out")
     cursor: Cursor = None
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "action": "drop",
-        "where": {"queue": "acme"},
-        "newest_at": "2026-03-02T09:30:00+00:00",
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ A target gets the turns of a tenant, so setting one reads what its keys read: th
 keys.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from afterturn_client.contract.operators import GatewayTarget, TargetList, TargetsUnset
@@ -65,13 +64,6 @@ class TargetBody(RequestModel):
     allow_http: bool = Field(
         False, description="whether turns and key may travel to another machine unencrypted, over plain http"
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "tenant": "acme",
-        "url": "https://gateway.example.com",
-        "user_id": "acme",
-        "user_key": "uk_...",
-    }
 
 
 class OperatorTargets:

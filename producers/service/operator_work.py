@@ -5,10 +5,10 @@ may make keys of tenants, and so read what they read.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import orjson
@@ -51,8 +51,6 @@ MOST_CHANGED = 200
 #: Seconds for which one call changes rows that match; the next goes on behind the last of them.
 TOGETHER_S = 10.0
 
-KEY_ID = "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7"
-WORKER = "app-1:4711:0b7c11aa"
 
 TenantName = Annotated[Name, Field(description="name of the tenant")]
 AnyTenant = Annotated[Name | None, Field(description="name of a tenant; left out: all tenants")]
@@ -131,13 +129,6 @@ class JobsBody(RequestModel):
     ids: list[str] = Field(min_length=1, max_length=MOST_CHANGED, description="ids of quarantined rows")
     reason: Text = Field("", max_length=200, description="why they are dropped")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "action": "retry",
-        "tenant": "acme",
-        "stage": "extraction",
-        "ids": [KEY_ID],
-    }
-
 
 class MatchingBody(RequestModel):
     """What to do with every row that matches a filter and was there when it was counted."""
@@ -156,12 +147,6 @@ class MatchingBody(RequestModel):
     then: NextStep | None = Field(None, strict=False, description="next step of each, as one delivery is settled")
     cursor: Cursor = None
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "action": "retry",
-        "where": {"tenant": "acme", "status": "dead"},
-        "counted_at": "2026-03-02T09:30:00+00:00",
-    }
-
 
 class SettleBody(RequestModel):
     """What an operator found out about a delivery, and what happens next to it."""
@@ -175,8 +160,6 @@ class SettleBody(RequestModel):
     )
     tenant: AnyTenant = None
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"found": "delivered", "tenant": "acme"}
-
 
 class DrainBody(RequestModel):
     """The worker processes to drain."""
@@ -185,8 +168,6 @@ class DrainBody(RequestModel):
         default_factory=list, max_length=MOST_CHANGED, description="names of the worker processes"
     )
     everyone: bool = Field(False, description="whether to drain all of them instead")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"workers": [WORKER]}
 
 
 JOBS: ListOrder[LedgerEntry] = ListOrder("jobs", lambda entry: entry.place, (parse_zoned, read_position, Stage, UUID))

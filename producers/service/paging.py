@@ -3,9 +3,9 @@
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
 import orjson
@@ -48,8 +48,6 @@ class PageAnswer(WireModel):
 
     cursor: str | None = Field(description="asks for the next page of the same list; null on the last")
     has_more: bool = Field(description="whether there is a next page")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"cursor": None, "has_more": False}
 
 
 class BankPageParameters(PageParameters):

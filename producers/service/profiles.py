@@ -1,8 +1,7 @@
 """Requests of profiles: person, bank, and whether to include superseded facts."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.facts import EndedFacts
@@ -71,27 +70,6 @@ class FactAnswer(WireModel):
     sources: list[UUID] = Field(description="messages of its newest statement")
     history: list["FactAnswer"] = Field(description="facts that it replaced, the newest first, told with `history`")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "fact_id": "ana.home",
-        "key": "home",
-        "value": "Lisbon",
-        "text": "Ana lives in Lisbon",
-        "since": "2026-03-02T09:30:00+00:00",
-        "until": None,
-        "superseded_by": None,
-        "state": "active",
-        "deletion_proposed_by": [],
-        "stated": 1,
-        "confidence": 0.9,
-        "bank": "default",
-        "unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
-        "session_id": "monday",
-        "turn_id": "1",
-        "said_at": "2026-03-02T09:30:00+00:00",
-        "sources": ["0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"],
-        "history": [],
-    }
-
 
 class ProfileAnswer(PageAnswer):
     """A page of the profile of a person; facts are in the order of their ids, subjects and keys."""
@@ -103,15 +81,6 @@ class ProfileAnswer(PageAnswer):
     ended: list[EndedFacts] = Field(
         description="with `history`: how many facts of the person no answer shows any more, and why"
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "names": ["Ana"],
-        "facts": [FactAnswer.EXAMPLE],
-        "beside": [{"name": "Hotel Avenida", "kind": "place", "units": 2}],
-        "whole": True,
-        "ended": [{"state": "deleted", "why": "forgotten", "facts": 1}],
-        **PageAnswer.EXAMPLE,
-    }
 
 
 async def read_profile(

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from afterturn_client.contract.freshness import UNWRITTEN, Freshness
@@ -168,8 +168,6 @@ class RecallBody(RequestModel):
         default_factory=list, max_length=16, description="arms and rules to leave out, to measure what each contributes"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "default", "query": "When do we fly to Lisbon?", "k": 5}
-
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if self.exclude_session and self.session_id is None:
@@ -204,8 +202,6 @@ class RecallJobBody(RecallBody):
     """A question for a worker."""
 
     ttl_s: int = Field(300, ge=1, le=MAX_TTL_S, description="seconds for which the answer is kept")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {**RecallBody.EXAMPLE, "ttl_s": 60}
 
 
 class RecallJobRequest(RecallBody):

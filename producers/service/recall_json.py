@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import accumulate, takewhile
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import orjson
@@ -17,7 +17,6 @@ from producers.service.framing import frame_message
 from producers.service.gateway_recall import GatewayFinding, describe_hit
 from producers.service.recall_coordinator import RecallResult
 from producers.service.wire import (
-    FRESHNESS,
     Role,
     SessionOf,
     SpeakerName,
@@ -150,41 +149,12 @@ class RecallReply(WireModel):
     trace: dict[str, float] | None = Field(None, description="milliseconds by step, told with `explain`")
     gateway: GatewayAnswer | None = Field(None, description="what the gateway found, where it was asked")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "results": [
-            {
-                "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
-                "kind": "experience",
-                "text": "We fly to Lisbon on Friday",
-                "score": 1.21,
-                "handle": 1,
-                "session_id": "monday",
-                "turn_id": "1",
-                "role": "user",
-                "name": "Ana",
-                "occurred_at": "2026-03-02T09:30:00+00:00",
-                "arms": ["dense", "lexical"],
-            }
-        ],
-        "reference": {"role": "user", "content": "<memory_reference>\nUntrusted reference ...\n</memory_reference>"},
-        "tokens": 71,
-        "freshness": FRESHNESS,
-        "took_ms": 8.4,
-        "evidence": {"top": 1.21, "on_topic": True, "about": None},
-        "bank_known": True,
-    }
-
 
 class JobTicketAnswer(WireModel):
     """A recall job that was created."""
 
     job_id: UUID = Field(description="id of the job")
     expires_at: datetime = Field(description="time until which the answer is kept")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "job_id": "2f1e0d9c-8b7a-4695-8473-625140f3e2d1",
-        "expires_at": "2026-03-02T09:35:00+00:00",
-    }
 
 
 class JobFailure(WireModel):
@@ -199,8 +169,6 @@ class RecallJobAnswer(WireModel):
     status: Literal["pending", "done", "failed", "expired"] = Field(description="status of the job")
     result: RecallReply | None = Field(None, description="the answer, when it is done")
     error: JobFailure | None = Field(None, description="the error, when it failed")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "done", "result": RecallReply.EXAMPLE}
 
 
 async def answer_as_json(answer: RecallResult, most_bytes: int) -> bytes:

@@ -1,7 +1,6 @@
 """Commands on single memories: one text each, written, replaced, read and ended by an id of the caller's choice."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from afterturn_client.contract.units import Unit
@@ -23,8 +22,6 @@ from store.memory.memories import KeptMemory, NewMemory, id_of_text
 from store.memory.units import ForgottenUnit
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
-
-UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
 
 def _own_text(content: str) -> str:
@@ -57,13 +54,6 @@ class MemoryBody(RequestModel):
     expires_at: End = None
     metadata: Metadata = Field(default_factory=dict, repr=False)
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "id": "seat",
-        "content": "Ana prefers an aisle seat",
-        "metadata": {"source": "settings"},
-    }
-
 
 class MemoryReceipt(Done):
     """The memory is durable and readable."""
@@ -73,15 +63,6 @@ class MemoryReceipt(Done):
     position: WritePosition
     created: bool = Field(description="whether there was none of this id")
     changed: bool = Field(description="whether something was written")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "ok": True,
-        "id": "seat",
-        "unit_id": UNIT,
-        "position": 46,
-        "created": True,
-        "changed": True,
-    }
 
 
 class SingleMemories:

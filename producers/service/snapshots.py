@@ -3,9 +3,9 @@
 Content leaves and enters only for an operator's key that may make keys of tenants, and so reads what they read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
@@ -48,20 +48,6 @@ from store.tenancy.sealing import Sealer
 #: The most events of one batch of an import, and the most names of users and agents of one call.
 BATCH, MOST_NAMES = 5000, 5000
 
-FIRST_LINE: Mapping[str, Any] = {
-    "format": "afterturn-snapshot",
-    "version": 1,
-    "snapshot_id": "3f6a1c9b-7e20-4a3e-8d51-0b7c1f5e52a7",
-    "tenant": "acme",
-    "host": "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41",
-    "parts": ["agent_memory"],
-    "banks": None,
-    "masked": False,
-    "environment": "staging",
-    "made_at": "2026-03-02T09:30:00+00:00",
-    "digests": "9c8b7a69584753628170f6e5d4c3b2a1",
-}
-
 
 class ExportBody(RequestModel):
     """An export: whose, and what of it."""
@@ -82,8 +68,6 @@ class ExportBody(RequestModel):
     digest_key: bool = Field(
         False, description="whether the key of the tenant's digests travels, sealed with gateway.sealing_keys"
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "include": ["agent_memory"]}
 
 
 Rules = Annotated[
@@ -115,8 +99,6 @@ class ImportBody(RequestModel):
         "derived anew; more are sent by the same call again",
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "first_line": FIRST_LINE}
-
 
 class EventsBody(RequestModel):
     """A batch of an import."""
@@ -127,16 +109,12 @@ class EventsBody(RequestModel):
     fail_fast: bool = Field(False, description="whether the first failed event ends the batch with an error")
     rules: Rules = Field(default_factory=list)
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "first": 0, "events": []}
-
 
 class FinishBody(RequestModel):
     """The end of an import."""
 
     tenant: TenantName
     events: int = Field(ge=0, le=POSITION_MAX, description="number of events that the snapshot's last line tells")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"tenant": "acme", "events": 0}
 
 
 class SnapshotParameters(BaseModel):

@@ -6,7 +6,7 @@ frame, or blank, is left out; a turn without messages left is refused.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import orjson
@@ -180,18 +180,6 @@ class TurnBody(RequestModel):
     doc_id: DocumentId | None = Field(None, description="id of the document of the bank that the turn was read from")
     expires_at: End = None
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "session_id": "monday",
-        "turn_id": "1",
-        "user_id": "ana",
-        "messages": [
-            {"role": "user", "name": "Ana", "content": "We fly to Lisbon on Friday"},
-            {"role": "assistant", "content": "Noted. Shall I book the usual hotel?"},
-        ],
-        "metadata": {"channel": "web"},
-    }
-
 
 class BatchBody(RequestModel):
     """A batch of turns; each is validated separately."""
@@ -202,8 +190,6 @@ class BatchBody(RequestModel):
         json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}},
         description="turns, each as `POST /api/v1/turns` takes it",
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TurnBody.EXAMPLE]}
 
 
 def read_turn(value: Any, settings: ApiSettings) -> NewTurn:

@@ -1,8 +1,7 @@
 """Single units: read, corrected, pinned, forgotten, erased."""
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 from uuid import UUID
 
 from afterturn_client.contract.erasures import ErasurePreview
@@ -45,8 +44,6 @@ class CorrectionBody(RequestModel):
     version: int | None = Field(
         None, ge=1, lt=2**63, description="version of the unit that was seen: another one is a conflict; left out: any"
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"content": "We fly to Lisbon on Saturday", "version": 1}
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

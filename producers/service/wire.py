@@ -4,9 +4,8 @@ A model declares an answer, it does not build it: hot answers are prepared bytes
 every operation and validates its answer by the model that is published for it.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,9 +36,6 @@ class WireModel(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    #: The body as it stands in the description of the API.
-    EXAMPLE: ClassVar[Mapping[str, Any]]
-
 
 class RequestModel(WireModel):
     """A body that is sent: fields it does not name and values of another type are refused."""
@@ -51,15 +47,3 @@ class Done(WireModel):
     """The request is done."""
 
     ok: Literal[True] = Field(description="always true")
-
-
-#: A bank's freshness, for examples.
-FRESHNESS: Mapping[str, Any] = {
-    "position": 42,
-    "embedded": 42,
-    "extracted": 41,
-    "projected": 41,
-    "pending": 2,
-    "waited_ms": 0,
-    "met": True,
-}

@@ -1,8 +1,7 @@
 """Parses requests of before_turn and after_turn. Pure: JSON in, items or a typed error out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.reference import FrameForm
@@ -21,19 +20,13 @@ from producers.service.fields import (
     WaitMs,
     session_name,
 )
-from producers.service.wire import FRESHNESS, Done, WireModel, WritePosition
+from producers.service.wire import Done, WireModel, WritePosition
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
 from store.log.storable import check_text
 
 DEFAULT_INPUT_TOKENS = 120_000
 Items = list[dict[str, Any]]
-#: Example of an item as an agent has it.
-ASKED: Mapping[str, Any] = {
-    "type": "message",
-    "role": "user",
-    "content": [{"type": "input_text", "text": "When do we fly?"}],
-}
 
 
 class InvalidTurnInput(Invalid):
@@ -86,13 +79,6 @@ class BeforeTurnBody(_LifecycleBody):
     )
     wait_ms: WaitMs = 0
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "session_id": "monday",
-        "turn_id": "2",
-        "current_input": [ASKED],
-    }
-
 
 class AfterTurnBody(_LifecycleBody):
     """A completed turn."""
@@ -103,16 +89,6 @@ class AfterTurnBody(_LifecycleBody):
         None, description="time of items that have no time of their own (`timestamp`, `created_at`); left out: now"
     )
     expires_at: End = None
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "bank": "default",
-        "session_id": "monday",
-        "turn_id": "2",
-        "input_items": [ASKED],
-        "output_items": [
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "On Friday."}]}
-        ],
-    }
 
 
 class PreparedTurn(WireModel):
@@ -131,16 +107,6 @@ class BeforeTurnAnswer(PreparedTurn):
     position: int = Field(description="the bank's highest position in the event log that this answer shows")
     freshness: Freshness = Field(description="how fresh the bank is")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "project": "default",
-        "input_items": [ASKED],
-        "recall_fact_ids": ["ana.home"],
-        "recall_insight_ids": [],
-        "context_token_count": 12,
-        "position": 42,
-        "freshness": FRESHNESS,
-    }
-
 
 class KeptTurn(Done):
     """The turn is durable."""
@@ -153,13 +119,6 @@ class AfterTurnAnswer(KeptTurn):
 
     position: WritePosition
     freshness: Freshness = Field(description="how fresh the bank is")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "ok": True,
-        "project": "default",
-        "position": 42,
-        "freshness": FRESHNESS,
-    }
 
 
 @dataclass(frozen=True, slots=True)

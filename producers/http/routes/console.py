@@ -1,7 +1,6 @@
 """Sessions of the console: a key is shown once, and the browser keeps a session in its place."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, model_validator
@@ -37,8 +36,6 @@ class SignInBody(RequestModel):
     key: Key | None = Field(None, repr=False, description="key of a tenant or of an operator")
     link: Key | None = Field(None, repr=False, description="code of a one-time link, as `afterturn console` prints it")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"key": "at_..."}
-
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
         if (self.key is None) == (self.link is None):
@@ -58,27 +55,11 @@ class SessionAnswer(WireModel):
     operator: bool = Field(description="whether an operator is signed in: `/api/v1/operator/*` answers")
     makes_keys: bool = Field(description="whether the operator may make keys of tenants")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "tenant": "acme",
-        "label": "laptop",
-        "banks": None,
-        "user": None,
-        "agent": None,
-        "write": True,
-        "operator": False,
-        "makes_keys": False,
-    }
-
 
 class SignedInAnswer(SessionAnswer):
     """A session that was opened."""
 
     session: str = Field(description="the page's half of the session, for the header `x-console-session`")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        **SessionAnswer.EXAMPLE,
-        "session": "kzJ3mXoJ0T4GmZ1cQ2vK8nq7wYb5rD6sE9tF0aH1uIo",
-    }
 
 
 class ConsoleLinkBody(RequestModel):
@@ -88,16 +69,12 @@ class ConsoleLinkBody(RequestModel):
         min_length=1, max_length=2, repr=False, description="a key of a tenant, one of an operator, or one of each"
     )
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"keys": ["at_..."]}
-
 
 class ConsoleLinkAnswer(WireModel):
     """A one-time link."""
 
     link: str = Field(description="code of the link; a browser is given it as `/console#link=CODE`")
     valid_s: int = Field(description="seconds for which it works, once")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"link": "cl_...", "valid_s": LINK_S}
 
 
 @router.post(

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -31,8 +31,6 @@ class LiveAnswer(WireModel):
 
     status: Literal["live"] = Field(description="always `live`")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "live"}
-
 
 class ReadyAnswer(WireModel):
     """Whether the service can do its work."""
@@ -40,8 +38,6 @@ class ReadyAnswer(WireModel):
     status: Literal["ready", "degraded", "failing"] = Field(description="whether the service can do its work")
     failing: dict[str, str] = Field(description="parts that do not work, each with the reason")
     reasons: list[str] = Field(description="why the service is degraded")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "ready", "failing": {}, "reasons": []}
 
 
 class HealthCheck(Protocol):

@@ -1,9 +1,8 @@
 """Turns: stored, listed, and their progress through the stages."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from afterturn_client.contract.sessions import TurnPlace
@@ -78,8 +77,6 @@ class TurnReceipt(Done):
     position: WritePosition
     duplicate: bool = Field(description="whether the turn was stored before")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "position": 42, "duplicate": False}
-
 
 class RefusedTurn(WireModel):
     """A refused turn of a batch, with the error; the other turns are not affected."""
@@ -92,21 +89,6 @@ class BatchAnswer(WireModel):
     """The results of a batch."""
 
     results: list[TurnReceipt | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "results": [
-            TurnReceipt.EXAMPLE,
-            {
-                "ok": False,
-                "error": {
-                    "code": "TURN_CONFLICT",
-                    "message": "the turn is known with another body",
-                    "retryable": False,
-                    "details": {},
-                },
-            },
-        ]
-    }
 
 
 class StageError(WireModel):
@@ -135,20 +117,6 @@ class TurnStatusAnswer(WireModel):
     accepted_at: datetime = Field(description="time at which the turn was accepted")
     stages: dict[str, StageAnswer] = Field(description="status by stage")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "id": "0d5f6f2d-9c11-5c5b-9a55-6d3c5f0e8a41",
-        "position": 42,
-        "accepted_at": "2026-03-02T09:30:00+00:00",
-        "stages": {
-            "extraction": {
-                "status": "done",
-                "attempts": 1,
-                "updated_at": "2026-03-02T09:30:01+00:00",
-                "error": None,
-            }
-        },
-    }
-
 
 class MessageAnswer(WireModel):
     """One stored message of a turn."""
@@ -168,23 +136,6 @@ class TurnAnswer(TurnStatusAnswer):
 
     messages: list[MessageAnswer] = Field(description="messages of the turn; forgotten ones are left out")
     more_messages: bool = Field(description="whether there are more behind these: ask from the last `ordinal` plus 1")
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        **TurnStatusAnswer.EXAMPLE,
-        "messages": [
-            {
-                "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
-                "ordinal": 0,
-                "role": "user",
-                "name": None,
-                "content": "We fly to Lisbon on Friday",
-                "occurred_at": "2026-03-02T09:30:00+00:00",
-                "parts": [],
-                "cut": False,
-            }
-        ],
-        "more_messages": False,
-    }
 
 
 SHOWN = {200: DescribedAnswer("the turn", (TurnAnswer,))}

@@ -1,8 +1,7 @@
 """Single units: one with its provenance, one corrected, one pinned, one forgotten."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from afterturn_client.contract.units import Unit
 from fastapi import APIRouter, Request, Response
@@ -24,9 +23,6 @@ from producers.service.erasures import ReceiptAnswer
 from producers.service.units import CorrectionBody
 from producers.service.wire import Done, WritePosition
 from store.errors import ConcurrencyError, IsReflection, NotFound
-
-#: The id of a unit, for examples.
-UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
 UnitId = Annotated[str, describe_id("the unit")]
 
@@ -54,14 +50,6 @@ class CorrectionReceipt(Done):
     changed: bool = Field(description="false where the unit had this text, end or pin before")
     facts_ended: int = Field(description="number of facts that ended with the old text or end")
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {
-        "ok": True,
-        "unit_id": UNIT,
-        "position": 44,
-        "changed": True,
-        "facts_ended": 0,
-    }
-
 
 class ForgottenAnswer(Done):
     """The unit is forgotten."""
@@ -71,8 +59,6 @@ class ForgottenAnswer(Done):
     facts_forgotten: int = Field(
         description="number of facts that were forgotten with it, since nothing else says them"
     )
-
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "unit_id": UNIT, "position": 45, "facts_forgotten": 1}
 
 
 PINNED = {200: DescribedAnswer("the unit", (CorrectionReceipt,))}

@@ -35,6 +35,8 @@ from tests.workers.targets import hand_to
 
 V1 = "/api/v1"
 EXAMPLES = Path(openapi.__file__).with_name("examples.json")
+#: Answers that have more forms than their example: other counts, stages or results.
+VARIED = {"TurnAnswer", "RecallJobAnswer", "ReceiptAnswer", "PortalResult"}
 NO_ID = "00000000-0000-4000-8000-000000000000"
 #: Successes that no single call brings about, each with the reason.
 NOT_CALLED = {
@@ -139,23 +141,23 @@ def test_every_body_has_an_example_that_fits_its_schema(described: dict[str, Any
         bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
         for what, body in bodies.items():
             for content in resolve(described, body).get("content", {}).values():
-                assert "example" in content, f"{name} {what}: give its model an EXAMPLE"
+                assert "example" in content, f"{name} {what}: give its model an example in examples.json"
                 faults = list(find_faults(content["schema"], content["example"], components))
-                assert not faults, f"{name} {what}: its EXAMPLE does not fit: {faults}"
+                assert not faults, f"{name} {what}: its example does not fit: {faults}"
 
 
-def test_the_example_of_a_shape_is_as_it_is_answered(described: dict[str, Any]) -> None:
-    recorded, examples, held = read_record(), json.loads(EXAMPLES.read_text()), set[str]()
+def test_an_example_is_as_it_is_answered(described: dict[str, Any]) -> None:
+    recorded, held = read_record(), set[str]()
     for name, operation in operations(described):
-        for status, answer in operation["responses"].items():
-            content = answer.get("content", {}).get("application/json", {})
-            shape = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-            if shape in examples and f"{name} {status}" in recorded:
+        for status, body in {"request": operation.get("requestBody", {}), **operation["responses"]}.items():
+            content = resolve(described, body).get("content", {}).get("application/json", {})
+            models = re.findall(r'"#/components/schemas/(\w+)"', json.dumps(content.get("schema", {})))
+            held |= set(models)
+            if len(models) == 1 and models[0] not in VARIED and f"{name} {status}" in recorded:
                 told = describe_answers([orjson.dumps(content["example"])])
                 changes = list(find_changes(recorded[f"{name} {status}"], told))
                 assert not changes, f"{name} {status}: its example is not as it answers: {changes}"
-                held.add(shape)
-    assert held == set(examples), "an example that no operation answers"
+    assert held >= set(json.loads(EXAMPLES.read_text())), "an example of what no operation takes or answers"
 
 
 def test_every_error_has_the_one_body_and_codes_with_a_meaning(described: dict[str, Any]) -> None:
