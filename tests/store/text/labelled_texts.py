@@ -143,6 +143,80 @@ FORMS: dict[str, list[tuple[str, str, int]]] = {
         ("Set-Cookie: sid={}0a; Path=/; HttpOnly", ALNUM, 32),
         ("PHPSESSID={}0a", ALNUM, 26),
     ],
+    "OF_SERVICES": [
+        ("AQ.{}", URL64, 50),
+        ("nvapi-{}", URL64, 64),
+        ("fc-{}", HEX, 32),
+        ("e2b_{}", HEX, 40),
+        ("jina_{}0a", ALNUM, 60),
+        ("tgp_v1_{}0a", URL64, 43),
+        ("rpa_{}0", UPPER, 42),
+        ("sk_{}", HEX, 48),
+        ("llx-{}", ALNUM, 48),
+        ("wandb_v1_{}0a", ALNUM, 70),
+        ("re_AbCdEf01_{}", ALNUM, 24),
+        ("xkeysib-{}-AbCdEf0123456789", HEX, 64),
+        ("tr_prod_{}0a", ALNUM, 22),
+        ("signkey-prod-{}", HEX, 64),
+        ("vck_{}0a", ALNUM, 54),
+        ("FlyV1 fm2_{}0a", BASE64, 120),
+        ("rnd_{}0a", ALNUM, 30),
+        ("dt0c01.ST2EY72KQINMH574WMNVI7YN.{}", UPPER, 64),
+        ("xoxd-{}0a", ALNUM, 120),
+        ("CFPAT-{}", URL64, 43),
+        ("sl.u.{}0a", URL64, 130),
+        ("ABSK{}0a", BASE64, 128),
+        ("polar_oat_{}0a", ALNUM, 41),
+        ("aivenv1_{}0a", BASE64, 64),
+        ("sk.eyJ1Ijoi{}.AbCdEf0123456789AbCdEf", ALNUM, 60),
+        ("GR1348941{}", URL64, 20),
+        ("cfut_{}0123abcd", ALNUM, 40),
+        ("mdb_sa_sk_{}0a", URL64, 38),
+        ("sha256~{}", URL64, 43),
+        ("{}JQQJ99ALACYeBjFXJ3w3AAABACOG", ALNUM, 50),
+        ("AGE-SECRET-KEY-PQ-1{}", UPPER, 58),
+        ("https://{}0a@github.com/a/b.git", ALNUM, 38),
+        ("neo4j+s://neo4j:{}@x.databases.neo4j.io", ALNUM, 14),
+        ("nats://app:{}@bus:4222", ALNUM, 14),
+        ("jdbc:oracle:thin:app/{}@db:1521:x", ALNUM, 14),
+        ("db.internal:5432:app:ann:{}0a", ALNUM, 12),
+    ],
+    "ASSIGNED": [
+        ('{{"apiToken": "{}0aB"}}', ALNUM, 30),
+        ('{{"webhookSecret":"{}0aB"}}', ALNUM, 12),
+        ('{{"password":\n  "{}0aB"}}', ALNUM, 12),
+        ('{{"name":"DB_PASSWORD","value":"{}0aB"}}', ALNUM, 12),
+        ("- name: API_KEY\n  value: {}0aB", ALNUM, 12),
+        ('<add key="ApiKey" value="{}0aB" />', ALNUM, 12),
+        ("define('DB_PASSWORD', '{}0aB');", ALNUM, 12),
+        ("'password' => '{}0aB',", ALNUM, 12),
+        ('password := "{}0aB"', ALNUM, 12),
+        ("password: |\n  {}0aB", ALNUM, 12),
+        ("ALTER USER ann WITH PASSWORD '{}0aB';", ALNUM, 12),
+        ("CREATE USER ann IDENTIFIED BY '{}0aB'", ALNUM, 12),
+        ("SECRET_KEY_BASE={}0aB", ALNUM, 30),
+        ("GH_PAT={}0aB", ALNUM, 30),
+        ('{{"auths":{{"r.example":{{"auth":"{}0aB="}}}}}}', ALNUM, 24),
+        ("Ocp-Apim-Subscription-Key: {}0aB", ALNUM, 30),
+        ("https://maps.example/api?key={}0aB&t=1", ALNUM, 30),
+        ("https://s3.example/f?X-Amz-Signature={}", HEX, 64),
+        ("curl -uann:{}0aB https://x", ALNUM, 12),
+        ("curl --proxy-user ann:{}0aB -x p:1 https://x", ALNUM, 12),
+        ("sshpass -p '{}0aB' ssh a@b", ALNUM, 12),
+        ("mysql -u root -p{}0aB shop", ALNUM, 12),
+        ("redis-cli -h x -a {}0aB ping", ALNUM, 12),
+        ("docker login -u ann -p {}0aB r.example", ALNUM, 12),
+        ("echo 'ann:{}0aB' | chpasswd", ALNUM, 12),
+        ("echo {}0aB | gh auth login --with-token", ALNUM, 30),
+        ("machine x.example login ann password {}0aB", ALNUM, 12),
+        ("Authorization: ApiKey {}0aB", ALNUM, 30),
+        ("Authorization: {}0aB", ALNUM, 30),
+        ('Authorization: Digest username="a", nonce="n", response="{}"', HEX, 32),
+        ("Authorization: PVEAPIToken=root@pam!mon={}0aB", ALNUM, 30),
+        ('{{"kty":"EC","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","d":"{}0aB"}}', ALNUM, 40),
+        ("&quot;password&quot;:&quot;{}0aB&quot;", ALNUM, 12),
+        ("user%3Dann%26password%3D{}0aB%26x%3D1", ALNUM, 12),
+    ],
     "BASE64_BLOB": [
         ("the session is {}", BASE64, 64),
         ("blob: {}==", BASE64, 86),
@@ -160,6 +234,12 @@ KEY_FILES = [
     ("PRIVATE_KEY", "-----BEGIN EC PRIVATE KEY-----\n{}\n"),
     ("PRIVATE_KEY", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{}\n-----END RSA PRIVATE KEY-----"),
     ("PRIVATE_KEY", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{}\n-----END PGP PRIVATE KEY BLOCK-----"),
+    ("PRIVATE_KEY", "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2\nComment: x\n\n{}\n"),
+    ("PRIVATE_KEY", "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----"),
+    ("PRIVATE_KEY", "[...] PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----"),
+    ("PRIVATE_KEY", "PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 12\n{}\nPrivate-MAC: 0123456789abcdef"),
+    ("PRIVATE_KEY", "-----BEGIN OpenVPN Static key V1-----\n{}\n-----END OpenVPN Static key V1-----"),
+    ("PRIVATE_KEY", "untrusted comment: minisign encrypted secret key\n{}\n"),
 ]
 
 
@@ -293,4 +373,27 @@ We fly to Lisbon on Friday; the flight is TP1273 from VIE at 06:05.
 Die Donau ist blau, und der Zug nach Wien hat 12 Minuten Verspätung.
 我喜欢火车，不喜欢飞机。
 Please rotate the keys every 90 days and never paste one into the chat.
+OPENAI_API_KEY=YOUR_OPENAI_API_KEY
+OPENAI_API_KEY=your-api-key-here
+api_key=test
+Authorization: Bearer YOUR_TOKEN
+Authorization: see section 3 of the specification
+curl -u user:password https://x
+docker run -u 1000:1000 image
+pip install -U pip:latest
+mysql -u root -p shop
+redis-cli -h localhost -p 6379 ping
+ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+hf_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+--- PASS: TestLogin2 (0.00s)
+pwd: /srv/app1
+SSL_KEY=/run/secrets/tls.key
+![logo](data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4)
+public_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHZfcGmW0aSPWeiG1jHBDS2eUuDgLvwiOEMvAuIwP1Ij
+re_3M1NispeeZvKYlo2Cd31jOCg is a refund
+live_stream_of_the_conference_2024 and sdk-python-v2.1.0
+partition_key=user_id and sort_key: created_at_2024
+IDENTIFIED BY is a clause of MySQL
+passed 12 of 12, bypass=true, passport=AB
 """.splitlines()

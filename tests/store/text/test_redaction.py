@@ -58,7 +58,7 @@ def test_secrets_are_found_and_what_only_looks_like_them_is_left(
 
 
 #: Kinds of the labelled list that stand for several labels.
-MIXED = {"PASSWORDS", "OTHERS", "SLACK_APP", "GITLAB_PIPELINE", "AZURE_SECRET"}
+MIXED = {"PASSWORDS", "OTHERS", "OF_SERVICES", "ASSIGNED", "SLACK_APP", "GITLAB_PIPELINE", "AZURE_SECRET"}
 
 
 def test_each_kind_of_the_contract_has_its_label() -> None:
@@ -131,9 +131,19 @@ def test_a_token_whose_second_line_begins_with_a_sign_is_replaced_whole() -> Non
         assert token[place + 1 :] not in found
 
 
-@each_row("end", ["\n", "\r\n", "\\\n", "\n    ", "\n> ", "\\n"])
+@each_row(
+    "end",
+    [
+        *("\n", "\r\n", "\\\n", "\n    ", "\n> ", "\\n", "\r", "\u2028", "\\r\\n", "\\\\n", "\n# ", "\n  13\t", "`\n"),
+        *(" _\n", "-\n", "=\n", "<br>", "<br />\n", "<wbr>", '" + "', '" +\n  "', '"\n    "', "' . '", "\x1b[31;1m"),
+        *("\u200b", "\u00ad", "\ufeff", "\u200e", "&shy;", "&#8203;"),
+    ],
+)
 def test_a_token_that_a_line_end_breaks_is_replaced_whole(end: str) -> None:
-    for token in ("ghp_" + "a1B2" * 9, "AKIA" + "A1B2" * 4, new_token("op_"), new_token("at_")):
+    tokens = ["ghp_" + "a1B2" * 9, "AKIA" + "A1B2" * 4]
+    if end[0] not in "-=":  # ours hold such signs
+        tokens += [new_token("op_"), new_token("at_")]
+    for token in tokens:
         for place in (8, len(token) // 2, len(token) - 4):
             text = f"it is {token[:place]}{end}{token[place:]} they say"
             found = redact_secrets(text)
@@ -143,6 +153,22 @@ def test_a_token_that_a_line_end_breaks_is_replaced_whole(end: str) -> None:
             assert found.endswith("] they say")
     key = "a-key-of-the-caller-0123456789"
     assert redact_secrets(f"it is {key[:9]}{end}{key[9:]} here", own_keys=[key]) == "it is [REDACTED:OWN_KEY] here"
+
+
+@each_row(
+    "change",
+    [
+        lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+        lambda text: "".join(f"\\u{ord(sign):04x}" for sign in text),
+        lambda text: text.replace("_", "%5F"),
+        lambda text: text.replace("_", "\\_"),
+        lambda text: text.translate({ord(one): 0x1D41A + ord(one) - ord("a") for one in "ghpa"}),
+    ],
+)
+def test_a_token_in_escapes_or_styled_letters_is_replaced_whole(change: Callable[[str], str]) -> None:
+    token = change("ghp_" + "a1B2" * 9)
+    assert redact_secrets(f"it is {token} they say") == "it is [REDACTED:GITHUB_TOKEN] they say"
+    assert redact_secrets(f"{'words ' * 900}{token} said") == f"{'words ' * 900}[REDACTED:GITHUB_TOKEN] said"
 
 
 def test_a_word_on_the_line_behind_a_whole_token_stays() -> None:
