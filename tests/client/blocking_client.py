@@ -1,6 +1,7 @@
 """Makes the client that blocks of the one that awaits: `python -m tests.client.blocking_client` writes it."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import afterturn_client
@@ -36,7 +37,7 @@ def make_blocking_client() -> str:
         if awaiting not in text:
             raise ValueError(f"client.py has no {awaiting!r}")
         text = text.replace(awaiting, blocking)
-    command = ["ruff", "format", "--stdin-filename", str(BLOCKING), "-"]
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(BLOCKING), "-"]
     return subprocess.run(command, input=HEAD + text.lstrip(), capture_output=True, text=True, check=True).stdout
 
 

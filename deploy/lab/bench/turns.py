@@ -35,6 +35,7 @@ from producers.settings import ApiSettings
 from store import identity
 from store.clock import DatabaseClock
 from store.database import Database
+from store.derived.unit_vectors import UnitsToEmbed, insert_vectors, read_missing
 from store.derived.vector_indexes import VectorIndexes
 from store.ledger.freshness import Waiter
 from store.memory.session_history import SessionHistory
@@ -128,6 +129,7 @@ class TurnBench:
 
     here: BenchDatabase
     database: Database
+    embedder: Embedder
     memory: MemoryFacade
     grant: Grant
     probe: RecallProbe
@@ -160,7 +162,7 @@ class TurnBench:
         talks = [TurnGenerator(f"asked-{lane}") for lane in range(CLIENTS)]
         grant = Grant(key_id=uuid4(), host_id=host, banks=None, write=True)
         history = SessionHistory(database, clock)
-        made = cls(here, database, memory, grant, probe, history, floors, talks, questions)
+        made = cls(here, database, embedder, memory, grant, probe, history, floors, talks, questions)
         await made.keep(HISTORY_TURNS, CLIENTS)
         await floors.adopt(host)
         return made
@@ -264,17 +266,30 @@ class TurnBench:
         await self.sessions.recent(self.grant.host_id, BANK, f"asked-{lane}", 2 * HISTORY_TURNS)
 
     async def keep(self, turns: int, clients: int) -> tuple[list[float], list[float]]:
-        """Call after_turn for new turns, then write their rows without logic; return the seconds of each, by way."""
+        """Call after_turn for new turns, then write their rows without logic; return the seconds of each, by way.
+
+        Afterwards the turns have their vectors, which workers give them within a second.
+        """
         lanes = [self._after_lane(lane, turns) for lane in range(clients)]
         ids = [one for one, _ in lanes]
         async with self.here.kept_from_workers(self.grant.host_id, *_list_streams(ids)):
             kept = await run_lanes([lane for _, lane in lanes])
         bank = identity.bank_id(self.grant.host_id, BANK)
+        await self._embed([UnitsToEmbed(bank, turn, facts=False) for _, names in ids for turn in names])
         rows = [await self.floors.rows(self.grant.host_id, bank, session, names) for session, names in ids]
         if not await self._is_adopted():
             return kept, []
         bare = [[partial(self.floors.write, self.database, row) for row in lane] for lane in rows]
         return kept, await run_lanes(bare)
+
+    async def _embed(self, wanted: Sequence[UnitsToEmbed]) -> None:
+        host, generation = self.grant.host_id, self.embedder.generation
+        async with self.database.tenant(host) as connection:
+            units = await read_missing(connection, host, generation, wanted)
+        vectors = await self.embedder.embed([unit.content for unit in units])
+        async with self.database.tenant(host) as connection:
+            await insert_vectors(connection, host, generation, units, vectors)
+        await self.here.settle(host)
 
     async def _is_adopted(self) -> bool:
         """Return whether the floor's host has the bank and the sessions already."""
