@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.api.plugin_address import find_address as find_plugin_address
+from deploy.components.process_settings import can_start, load_process_settings
 from deploy.components.process_setup import forbid_core_dumps
 from deploy.observability.samples import API_SAMPLES, share_samples
-from deploy.observability.tracing import find_missing_packages
-from deploy.settings import find_missing_urls, find_settings_without_effect, load_settings
-from deploy.settings_errors import SettingsError
+from deploy.settings import find_settings_without_effect
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,20 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plugin-listen", metavar="ADDR", help="where the plugin listens, before all settings")
     parser.add_argument("--plugin-tenant", metavar="NAME", help="whose memories it serves, before all settings")
     chosen = parser.parse_args(arguments)
-    try:
-        plugin_settings = {"listen": chosen.plugin_listen, "tenant": chosen.plugin_tenant}
-        loaded = load_settings(config=chosen.config, overrides={"plugin": plugin_settings})
-    except SettingsError as error:
-        print(f"deploy.api: {error}", file=sys.stderr)
+    plugin_settings = {"listen": chosen.plugin_listen, "tenant": chosen.plugin_tenant}
+    loaded = load_process_settings("deploy.api", chosen.config, {"plugin": plugin_settings})
+    if loaded is None:
         return 2
     settings = loaded.settings
     for key, why in find_settings_without_effect(loaded).items():
         print(f"deploy.api: warning: {key} changes nothing here: {why}", file=sys.stderr)
-    if missing := find_missing_urls(settings):
-        print(f"deploy.api: not set: {', '.join(missing)}", file=sys.stderr)
-        return 2
-    if missing_packages := find_missing_packages(settings.tracing):
-        print(f"deploy.api: {missing_packages}", file=sys.stderr)
+    if not can_start("deploy.api", settings):
         return 2
     try:
         plugin = find_plugin_address(settings.plugin, shared=chosen.shared)

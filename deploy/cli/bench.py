@@ -25,14 +25,13 @@ from deploy.cli.quality import (
     TokensOption,
 )
 from deploy.cli.quality import measure_recall_quality as measure_quality
+from deploy.cli.running_stack import read_settings
 from deploy.lab.bench.attacks.victim import VictimGone
 from deploy.lab.bench.measures import BenchOutcome, Measure
 from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local import EmbeddedError
 from deploy.local.private_stack import PrivateStackError
 from deploy.notices import print_notice
-from deploy.settings import load_settings
-from deploy.settings_errors import SettingsError
 from deploy.tables import ResultTable
 
 #: Each benchmark: the module with its `run`, its `Sizes`, its `FULL` sizes, and the `servers` it runs on.
@@ -166,11 +165,9 @@ def _choose_sizes(bench: ModuleType, *, full: bool, only: list[str] | None, unit
 def _run_bench(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
     """Run a benchmark on its servers and return its result; exits 2 when it cannot run."""
     try:
-        with bench.servers(data or load_settings().settings.data) as servers:
+        with bench.servers(data or read_settings().data) as servers:
             print_notice(f"on {servers}")
             return asyncio.run(bench.run(servers, print_notice, sizes))
-    except SettingsError as error:
-        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
     except (EmbeddedError, StageNotSettled, PrivateStackError, VictimGone) as error:
         raise exit_with(str(error), 2) from None
 

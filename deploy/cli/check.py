@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json
+from deploy.cli.running_stack import read_settings
 from deploy.lab.isolation import IsolationReport
 from deploy.lab.isolation.fixture import FixtureIncomplete
 from deploy.lab.isolation.run import run_check
@@ -21,8 +22,6 @@ from deploy.local.errors import EmbeddedError
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice
-from deploy.settings import load_settings
-from deploy.settings_errors import SettingsError
 
 check_app = typer.Typer(help="Check tenant isolation, and upgrades.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -117,10 +116,7 @@ def _print_report(report: IsolationReport) -> None:
 @contextmanager
 def _open_stack(data: Path | None) -> Iterator[Stack]:
     """Yield the running stack, or a private one when none was named and none runs."""
-    try:
-        folder = data or load_settings().settings.data
-    except SettingsError as error:
-        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
+    folder = data or read_settings().data
     try:
         found = find_stack(folder)
     except StackNotRunning as error:

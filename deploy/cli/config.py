@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from deploy.cli.options import JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import create_console, print_json
+from deploy.cli.running_stack import read_loaded_settings
 from deploy.notices import print_notice
-from deploy.settings import find_settings_without_effect, load_settings
-from deploy.settings_errors import SettingsError
+from deploy.settings import find_settings_without_effect
 from deploy.settings_listing import list_settings
 from deploy.tables import ResultTable
 
@@ -27,10 +27,7 @@ def config_command(
 
     **Example:** `AFTERTURN_API__PORT=9000 afterturn config`
     """
-    try:
-        loaded = load_settings(config=config)
-    except SettingsError as error:
-        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
+    loaded = read_loaded_settings(config)
     shown = {key: (value, loaded.origins.get(key, "default")) for key, value in list_settings(loaded.settings)}
     if loaded.ignored:
         print_notice(f"not settings, ignored: {', '.join(loaded.ignored)}")

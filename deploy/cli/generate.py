@@ -10,9 +10,9 @@ from uuid import UUID
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
-from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli import name_arguments
+from deploy.cli.operator_command import exit_on_outage
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import build_database_settings, find_running_stack
@@ -52,9 +52,8 @@ def generate_command(
     """
     stack = find_running_stack(data)
     try:
-        made = asyncio.run(_write_history(stack, bank or f"generated-{seed}", events, seed))
-    except (SQLAlchemyError, OSError) as error:
-        raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+        with exit_on_outage():
+            made = asyncio.run(_write_history(stack, bank or f"generated-{seed}", events, seed))
     except StoreError as error:
         raise exit_with(f"the log refused the history: {error}", 1) from None
     if as_json:

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.operator_command import record_act
+from deploy.cli.operator_command import exit_on_outage, record_act
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import build_database_settings, find_owner_url, find_running_stack
+from deploy.cli.running_stack import build_database_settings, find_owner_url, find_running_stack, read_settings
 from deploy.local.stack import Stack
-from deploy.settings import Settings, load_settings
-from deploy.settings_errors import SettingsError
+from deploy.settings import Settings
 from deploy.tables import ResultTable
 from producers.mcp.bank_memory import BankMemory
 from producers.service.session_summaries import RuleDigester, Summariser
@@ -25,7 +23,6 @@ from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
-from store.errors import ResourceBusy
 from store.maintenance import Consolidation, ExpiryTask, Pruning, Schedule, WordReanalysis
 from store.memory.turns import TurnStore
 from store.recall.jobs import RecallJobs
@@ -68,16 +65,10 @@ def maintenance_command(
 
     **Example:** `afterturn maintenance --dry-run`
     """
-    try:
-        settings = load_settings(config=config).settings
-    except SettingsError as error:
-        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
-    try:
-        told = asyncio.run(
-            _run_maintenance(find_running_stack(data, config), settings, task, count_tasks if dry_run else run_tasks)
-        )
-    except (SQLAlchemyError, OSError, ResourceBusy) as error:
-        raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+    settings = read_settings(config)
+    stack, work = find_running_stack(data, config), count_tasks if dry_run else run_tasks
+    with exit_on_outage():
+        told = asyncio.run(_run_maintenance(stack, settings, task, work))
     if as_json:
         print_json({"dry_run": dry_run, "tasks": [_serialise_result(one) for one in told]})
     else:

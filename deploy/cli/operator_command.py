@@ -51,7 +51,9 @@ def exit_on_outage() -> Iterator[None]:
     except BrokenPipeError:  # the reader of a pipe went away: typer ends such a command quietly
         raise
     except (SQLAlchemyError, OSError) as error:
-        raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+        raise exit_with(
+            f"the database of the stack does not answer ({type(error).__name__}): see `afterturn doctor`", 1
+        ) from None
     except ResourceBusy as error:
         raise exit_with(f"{error}; the database's view pg_locks shows which session holds what", 1) from None
 

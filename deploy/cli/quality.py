@@ -12,6 +12,7 @@ import typer
 from afterturn_client import AfterturnError
 
 from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.running_stack import read_settings
 from deploy.lab.bench.quality.changes import ChangeShares
 from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
 from deploy.lab.bench.quality.flags import FlagShares
@@ -22,7 +23,6 @@ from deploy.lab.bench.quality.settling import StageNotSettled
 from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice
-from deploy.settings import load_settings
 from deploy.tables import ResultTable
 
 #: The figure by which a rule's gain is told.
@@ -106,7 +106,7 @@ def _print_report(name: str, found: QualityReport) -> None:
 def _open_stack(data: Path | None) -> Iterator[Stack]:
     """Yield the stack that runs in a data folder; for None the default folder's, or else a private stack."""
     try:
-        yield find_stack(data or load_settings().settings.data)
+        yield find_stack(data or read_settings().data)
     except StackNotRunning:
         if data is not None:
             raise

@@ -1,9 +1,10 @@
 """Finds the running stack or remote service of a command, and creates clients of its API."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from afterturn_client import (
     Afterturn,
@@ -23,7 +24,7 @@ from deploy.cli.output import exit_with
 from deploy.cli.remote_options import NAMED, RemoteOptions
 from deploy.local.ports import LOOPBACK
 from deploy.local.stack import Stack, StackNotRunning, find_stack
-from deploy.settings import Settings, find_missing_urls, load_settings
+from deploy.settings import LoadedSettings, Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 from store.settings import DatabaseSettings
 
@@ -89,10 +90,15 @@ def _read_key_file(path: Path) -> str:
         raise exit_with(f"{path} cannot be read ({type(error).__name__})", 2) from None
 
 
-def read_settings(config: Path | None = None) -> Settings:
+def read_settings(config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
     """Return the effective settings; exits 2 when they are invalid."""
+    return read_loaded_settings(config, overrides).settings
+
+
+def read_loaded_settings(config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
+    """Return the effective settings with their origins; exits 2 when they are invalid."""
     try:
-        return load_settings(config=config).settings
+        return load_settings(config=config, overrides=overrides)
     except SettingsError as error:
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
 

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from deploy.components.process_settings import can_start, load_process_settings
 from deploy.components.process_setup import forbid_core_dumps, lower_priority
 from deploy.observability.samples import WORKER_SAMPLES, share_samples
-from deploy.observability.tracing import find_missing_packages
-from deploy.settings import Settings, find_missing_urls, load_settings
-from deploy.settings_errors import SettingsError
+from deploy.settings import Settings
 
 #: Pause before dramatiq reconnects to Redis, in milliseconds.
 RECONNECT_MS = 500
@@ -27,17 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stages", help="what it does, separated by commas (default: worker.stages)")
     chosen = parser.parse_args(arguments)
     overrides = {"worker": {"stages": chosen.stages.split(",")}} if chosen.stages else None
-    try:
-        settings = load_settings(config=chosen.config, overrides=overrides).settings
-    except SettingsError as error:
-        print(f"deploy.worker: {error}", file=sys.stderr)
+    loaded = load_process_settings("deploy.worker", chosen.config, overrides)
+    if loaded is None or not can_start("deploy.worker", loaded.settings):
         return 2
-    if missing := find_missing_urls(settings):
-        print(f"deploy.worker: not set: {', '.join(missing)}", file=sys.stderr)
-        return 2
-    if missing_packages := find_missing_packages(settings.tracing):
-        print(f"deploy.worker: {missing_packages}", file=sys.stderr)
-        return 2
+    settings = loaded.settings
     prepare_environment(settings)
     lower_priority(settings.worker.nice)
     # Imported only now: dramatiq and prometheus_client read the environment when they are imported.

@@ -26,7 +26,7 @@ from store.tenancy.operator_keys import Operator
 from store.tenancy.tokens import OPERATOR_PREFIX
 
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-KEY_ENDED = "this key opens nothing (any more)"
+KEY_ENDED = "this key is not known here, or it was revoked or has expired: ask for another"
 OPERATOR_NEEDED = "this needs a key of an operator (`afterturn keys create --operator`)"
 SESSION_ENDED = "the session of the console has ended: sign in again"
 KEY_NEEDED = "a valid key is needed: Authorization: Bearer <key>"

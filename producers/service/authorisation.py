@@ -19,6 +19,7 @@ from store.tenancy.banks import Banks, space_ids
 from store.tenancy.keys import Grant
 
 KEEPERS_KEY = "a key without a user and an agent"
+READ_ONLY = "this key may only read: to write, use one that was made without `--read-only`"
 
 
 class Action(Enum):
@@ -84,7 +85,7 @@ class Authorisation:
 def require_write(grant: Grant) -> None:
     """Raise PermissionDenied for a key that may only read."""
     if not grant.write:
-        raise PermissionDenied("this key may only read")
+        raise PermissionDenied(READ_ONLY)
 
 
 def require_user_erasure(grant: Grant, user: str) -> None:
