@@ -1,56 +1,50 @@
 """The seven routes of memory plugin contract v1, in plain ASGI, over a store.
 
-A path is split first and then decoded, once: `%2F` is no slash, `%253A` no colon. Fields of capabilities that the store
-does not claim are ignored, as are fields unknown to the contract; a request that it refuses is 400 and reaches no
-store. A 5xx opens a caller's circuit breaker, so only outages and our own faults are answered with one.
+A path is split first and then decoded, once: `%2F` is no slash, `%253A` no colon. A request that the contract refuses
+is 400 and reaches no store.
 """
 
 import asyncio
-import json
-import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
-import orjson
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from producers import metrics
-from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
+from producers.errors import PermissionDenied, TooSlow
 from producers.fair_queue import CURRENT, FairQueue, Slot, charge_tenant, weight_of
 from producers.http.limits import RequestBody, ResponseSender
 from producers.http.middleware import GRANT, METHODS
 from producers.http.request_trace import describe_request, trace_request
-from producers.plugin.openapi import describe_routes
-from producers.plugin.store import PluginStore
-from producers.plugin.wire import (
-    VERSION,
-    Capability,
-    ForgetRequest,
-    MemoryWrite,
-    NamespacePatch,
-    NamespaceUpsert,
-    SearchRequest,
-    is_namespace,
+from producers.plugin.bodies import (
+    AS_SENT,
+    Body,
+    ForgetBody,
+    PatchBody,
+    SearchBody,
+    UpsertBody,
+    WriteBody,
+    list_changes,
+    parse_request,
 )
-from producers.service.bodies import MOST_PROBLEMS
-from producers.service.json_values import limit_json_now
+from producers.plugin.openapi import describe_routes
+from producers.plugin.refusals import Refusal, bad_request, build_refusal
+from producers.plugin.store import PluginStore
+from producers.plugin.wire import VERSION, MemoryWrite, is_namespace
 from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from store.authority import Authority, act_as_service, begin_call
 from store.clock import read_machine_time
-from store.database_outage import is_outage
-from store.errors import AuthorityEnded, ErasedMeanwhile, NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
 from store.off_loop import run_off_loop, run_steps_off_loop
 from store.tenancy.keys import Grant
 
@@ -58,51 +52,13 @@ from store.tenancy.keys import Grant
 HEALTH_S = 2.0
 #: Prefix of namespaces that are reserved for the service.
 RESERVED = "gateway:"
-#: Fields of a body that need a capability of the store.
-FIELDS = {
-    "expires_at": Capability.TTL,
-    "pin": Capability.PIN,
-    "propagation": Capability.PROPAGATION,
-    "embedding": Capability.EMBEDDING,
-    "created_at": Capability.CREATED_AT,
-    "cursor": Capability.CURSOR,
-    "export": Capability.EXPORT,
-}
-
-#: Fields that are returned exactly as they were sent, but for credentials, or refused: their numbers are read digit for
-#: digit.
-AS_SENT = ("metadata", "propagation")
-
 #: The header that names receipts of erasures, and how many it names.
 RECEIPTS, RECEIPTS_NAMED = "afterturn-erasures", 16
 
 log = structlog.get_logger("afterturn.plugin")
 
-Request_ = TypeVar("Request_", bound=BaseModel)
-
-
-class _Upsert(NamespaceUpsert):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Patch(NamespacePatch):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Write(MemoryWrite):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Search(SearchRequest):
-    model_config = ConfigDict(extra="ignore")
-
-
 #: Namespaces that one search may name.
 MOST_NAMESPACES = 1_000
-
-
-class _Forget(ForgetRequest):
-    model_config = ConfigDict(extra="ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,28 +66,6 @@ class _Route:
     """The name of a request's route for logs and metrics."""
 
     path: str
-
-
-class Refusal(Exception):
-    """A request that ends in an Error body."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        details: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.code, self.details, self.headers = status, code, details, headers
-
-    def response(self) -> Response:
-        """Return the response with the Error body."""
-        body: dict[str, Any] = {"code": self.code, "message": str(self)}
-        if self.details:
-            body["details"] = dict(self.details)
-        return JSONResponse(body, self.status, dict(self.headers or {}))
 
 
 #: Returns the store of a request's tenant; raises Unauthenticated, PermissionDenied.
@@ -208,7 +142,7 @@ class PluginApp:
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - an error's text must not reach the server's log
-            return _refusal_of(error).response()
+            return build_refusal(error).response()
 
     def _check_names(self, request: Request) -> None:
         """Raise PermissionDenied for a request of a web page."""
@@ -257,16 +191,16 @@ class _PluginRequest:
             case "POST", "v1", "search":
                 return await self._search()
             case "DELETE", "v1", "memories", memory_id:
-                namespace = (await self._read(_Forget)).requested_by_namespace
+                namespace = (await self._read(ForgetBody)).requested_by_namespace
                 return _answer_deletion(await self._store.forget(namespace, _parse_uuid(memory_id)))
             case _, "v1", "namespaces", _:
                 raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
         raise Refusal(404, "not_found", "no such path")
 
     async def _search(self) -> Response:
-        asked = await self._read(_Search)
+        asked = await self._read(SearchBody)
         if len(asked.namespaces) > MOST_NAMESPACES:
-            raise _bad_request(f"a search reads at most {MOST_NAMESPACES} namespaces")
+            raise bad_request(f"a search reads at most {MOST_NAMESPACES} namespaces")
         found = await self._store.search(asked)
         answer = await run_steps_off_loop(found.effort, found.encode())
         charge_tenant(len(answer))
@@ -288,17 +222,17 @@ class _PluginRequest:
 
     async def _upsert(self, name: str) -> Response:
         if name.startswith(RESERVED):
-            raise _bad_request(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
-        body = await self._read(_Upsert)
-        changes = {field: value for field, value in _list_changes(body).items() if value is not None}
+            raise bad_request(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
+        body = await self._read(UpsertBody)
+        changes = {field: value for field, value in list_changes(body).items() if value is not None}
         return JSONResponse(_dump_answer(await self._store.upsert_namespace(name, body.kind, self._redact(changes))))
 
     async def _patch(self, name: str) -> Response:
-        changes = self._redact(_list_changes(await self._read(_Patch)))
+        changes = self._redact(list_changes(await self._read(PatchBody)))
         return JSONResponse(_dump_answer(await self._store.patch_namespace(name, changes)))
 
     async def _write(self, name: str) -> Response:
-        body = await self._read(_Write)
+        body = await self._read(WriteBody)
         written = await self._store.write(name, await run_off_loop(len(self._raw), self._redact_write, body))
         return JSONResponse({"id": written.id, "namespace": written.namespace}, 201)
 
@@ -316,32 +250,9 @@ class _PluginRequest:
             for field, value in changes.items()
         }
 
-    async def _read(self, model: type[Request_]) -> Request_:
-        """Return the body as an object of this model. Raises Refusal, which names fields and never values."""
-        return await run_off_loop(len(self._raw), self._read_now, model)
-
-    def _read_now(self, model: type[Request_]) -> Request_:
-        known = {name for name in model.model_fields if name not in FIELDS or FIELDS[name] in self._store.capabilities}
-        as_sent = known.intersection(AS_SENT)
-        # In a patch, null clears a field; elsewhere it counts as absent.
-        body = {
-            name: value
-            for name, value in _parse_object(self._raw, as_sent).items()
-            if name in known and (value is not None or model is _Patch)
-        }
-        for name in as_sent:
-            if any(isinstance(one, _Rounded) for one in _iterate_leaves(body.get(name))):
-                raise _bad_request(f"{name}: a number has more digits than can be kept; send it as a text")
-        try:
-            return model.model_validate(body)
-        except ValidationError as error:
-            if (count := error.error_count()) > MOST_PROBLEMS:
-                raise _bad_request(f"the body has {count} wrong fields") from None
-            problems = error.errors(include_input=False, include_url=False, include_context=False)
-        messages = (
-            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in problems[:10]
-        )
-        raise _bad_request("; ".join(one.removeprefix(": ") for one in messages))
+    async def _read(self, model: type[Body]) -> Body:
+        """Return the body as an object of this model. Raises Refusal, and Invalid for too many values."""
+        return await run_off_loop(len(self._raw), parse_request, self._raw, model, self._store.capabilities)
 
 
 def _read_keys(request: Request) -> tuple[str, ...]:
@@ -375,7 +286,7 @@ def _label_route(scope: Scope) -> str:
 
 def _check_name(name: str) -> str:
     if not is_namespace(name):
-        raise _bad_request("the namespace must be like workspace:abc, in at most 256 bytes")
+        raise bad_request("the namespace must be like workspace:abc, in at most 256 bytes")
     return name
 
 
@@ -383,15 +294,7 @@ def _parse_uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise _bad_request("the memory's id must be a UUID") from None
-
-
-def _list_changes(body: NamespaceUpsert | NamespacePatch) -> dict[str, Any]:
-    """Return the fields that a body names besides the kind; empty metadata counts as none."""
-    named: dict[str, Any] = {
-        field: getattr(body, field) for field in ("expires_at", "metadata") if field in body.model_fields_set
-    }
-    return named | ({"metadata": None} if named.get("metadata") == {} else {})
+        raise bad_request("the memory's id must be a UUID") from None
 
 
 def _dump_answer(answer: BaseModel) -> dict[str, Any]:
@@ -402,101 +305,3 @@ def _answer_deletion(receipts: Sequence[UUID]) -> Response:
     """Return the answer to a deletion; the header names the receipts of its erasure, where they are few."""
     named = ",".join(map(str, receipts[:RECEIPTS_NAMED]))
     return Response(status_code=204, headers={RECEIPTS: named} if named else None, media_type="application/json")
-
-
-# -- JSON
-
-
-class _Rounded(float):
-    """A number that a double cannot hold digit for digit."""
-
-
-def _parse_object(raw: bytes, as_sent: Collection[str]) -> dict[str, Any]:
-    """Return the JSON object of a body, the fields `as_sent` digit for digit.
-
-    Raises Refusal, and Invalid for too many values.
-    """
-    limit_json_now(raw)
-    try:
-        value = orjson.loads(raw)
-        if isinstance(value, dict) and any(value.get(name) is not None for name in as_sent):
-            value = json.loads(raw, parse_float=_parse_number)
-    except (ValueError, RecursionError):
-        raise _bad_request("the body must be JSON, in UTF-8, and not nested too deeply") from None
-    if not isinstance(value, dict):
-        raise _bad_request("the body must be a JSON object")
-    if b"\\u0000" in raw and any(isinstance(one, str) and "\0" in one for one in _iterate_leaves(value)):
-        raise _bad_request("the body holds the character NUL, which cannot be kept")
-    return value
-
-
-def _parse_number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number if Decimal(text) == Decimal(repr(number)) else _Rounded(number)
-
-
-def _iterate_leaves(value: object) -> Iterator[object]:
-    """Yield the texts (keys of objects included) and numbers of a JSON value."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            waiting += one.keys()
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-        else:
-            yield one
-
-
-# -- refusals
-
-
-def _bad_request(message: str) -> Refusal:
-    return Refusal(400, "bad_request", message)
-
-
-def _refusal_of(error: Exception) -> Refusal:
-    """Return the refusal for an error; an unexpected one is only reported as such to the caller."""
-    if isinstance(error, Refusal):
-        return error
-    if isinstance(error, TurnBusy):
-        return Refusal(429, "unavailable", "this memory is being written by others", None, {"retry-after": "1"})
-    if isinstance(error, ResourceBusy) or is_outage(error):
-        log.warning("plugin_outage", error=type(error).__name__)
-        return Refusal(503, "unavailable", "the database cannot answer now; whether it was done is not known")
-    refusal = _refusal_of_request(error) or _refusal_of_limit(error)
-    if refusal is None:
-        log.error("plugin_failed", error=type(error).__name__)
-    return refusal or Refusal(500, "internal", "an unexpected error")
-
-
-def _refusal_of_request(error: Exception) -> Refusal | None:
-    """Return the refusal for an error of authentication, permission, target or input, else None."""
-    match error:
-        case Unauthenticated() | AuthorityEnded():
-            return Refusal(401, "forbidden", str(error), None, {"www-authenticate": "Bearer"})
-        case PermissionDenied():
-            return Refusal(403, "forbidden", str(error))
-        case NotFound() | ErasedMeanwhile():
-            return Refusal(404, "not_found", str(error) or "it does not exist")
-        case Invalid():
-            return Refusal(400, "bad_request", str(error), error.details)
-    return None
-
-
-def _refusal_of_limit(error: Exception) -> Refusal | None:
-    """Return the refusal for an exceeded limit of size, rate or time, else None."""
-    match error:
-        case TooLarge():
-            return Refusal(413, "bad_request", str(error), error.details, {"connection": "close"})
-        case TooSlow():
-            return Refusal(408, "bad_request", str(error), None, {"connection": "close"})
-        case Overloaded() | RateLimited():
-            return Refusal(429, "unavailable", str(error), None, {"retry-after": str(error.retry_after_s)})
-        case OverQuota():
-            # A 5xx or 429 would make the caller repeat a request that cannot succeed.
-            return Refusal(403, "forbidden", str(error), getattr(error, "details", None))
-    return None

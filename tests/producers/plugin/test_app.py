@@ -365,7 +365,7 @@ async def test_a_long_body_is_read_and_a_long_answer_written_off_the_event_loop(
 
         return call
 
-    monkeypatch.setattr("producers.plugin.app.limit_json_now", noting(limit_json_now))
+    monkeypatch.setattr("producers.plugin.bodies.limit_json_now", noting(limit_json_now))
     monkeypatch.setattr(Memory, "model_dump_json", noting(Memory.model_dump_json))
     async with asking(store) as client:
         await client.put("/v1/namespaces/team:a", json={"kind": "team"})
