@@ -27,6 +27,7 @@ from producers.plugin.wire import (
     SearchRequest,
     Written,
 )
+from producers.service.authorisation import READ_ONLY
 from producers.service.paging import ListOrder
 from producers.settings import PluginSettings, SearchMode
 from store import identity
@@ -36,7 +37,7 @@ from store.ledger.stages import READY_AT_ONCE, Stage
 from store.off_loop import Steps, run_steps_off_loop
 from store.plugin.memories import PluginMemories, PluginMemory, StoredMemory
 from store.plugin.namespaces import NamespaceChange, NamespaceRow, Namespaces
-from store.plugin.search import ListingCursor, PluginSearch, SearchQuery
+from store.plugin.search import FoundMemories, ListingCursor, PluginSearch, SearchQuery
 from store.plugin.vectors import normalise_vector
 from store.tenancy.keys import Grant
 
@@ -183,9 +184,8 @@ class BankPluginStore:
             raise Invalid(FieldProblem("export", "only a listing is exported: leave out query and embedding"))
         if request.cursor is not None:
             raise Invalid(FieldProblem("cursor", "only a listing has pages: leave out query and embedding"))
-        unembedded = list[int]()
-        found = await self._find(asked, query, request.embedding, unembedded.append)
-        return Found(memories=await _read_memories(found, names), unembedded=max(unembedded, default=0))
+        found = await self._find(asked, query, request.embedding)
+        return Found(memories=await _read_memories(found.memories, names), unembedded=found.unembedded)
 
     async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
         """Forget a memory; return the ids of its erasure. Raises NotFound."""
@@ -216,28 +216,23 @@ class BankPluginStore:
             namespaces=await _read_namespaces(namespaces),
         )
 
-    async def _find(
-        self, asked: SearchQuery, query: str, embedding: Sequence[float] | None, note_unembedded: Callable[[int], None]
-    ) -> Sequence[StoredMemory]:
+    async def _find(self, asked: SearchQuery, query: str, embedding: Sequence[float] | None) -> FoundMemories:
         """Return the memories found by the caller's vector where its dimension is stored, else by the text."""
         search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
         if embedding:
-            found = await search.nearest(self.host, asked, normalise_vector(embedding), pins_first=not reference)
-            if found or len(embedding) in (known := await search.dimensions(self.host, asked)):
-                return found
+            nearest = await search.nearest(self.host, asked, normalise_vector(embedding), pins_first=not reference)
+            if nearest or len(embedding) in (known := await search.dimensions(self.host, asked)):
+                return FoundMemories(nearest)
             if not query and known:
                 told = ", ".join(map(str, known))
                 raise Invalid(
                     FieldProblem("embedding", f"has {len(embedding)} numbers; kept there are vectors of {told}")
                 )
         if not query:
-            return ()
+            return FoundMemories(())
         if len(query.encode()) == 1:
-            return (await search.page(self.host, asked, letter=query)).rows
-        pins_first = not reference
-        return await search.find(
-            self.host, asked, query, by_words=reference, pins_first=pins_first, note_unembedded=note_unembedded
-        )
+            return FoundMemories((await search.page(self.host, asked, letter=query)).rows)
+        return await search.find(self.host, asked, query, by_words=reference, pins_first=not reference)
 
     def _require(self, namespace: str, *, writes: bool) -> None:
         """Check the key's rights to these namespaces. Raises PermissionDenied."""
@@ -249,7 +244,7 @@ class BankPluginStore:
         if not grant.allows(namespace):
             raise PermissionDenied("this key does not reach this namespace")
         if writes and not grant.write:
-            raise PermissionDenied("this key may only read")
+            raise PermissionDenied(READ_ONLY)
 
 
 def _build_change(changes: Mapping[str, Any]) -> NamespaceChange:

@@ -8,7 +8,7 @@ near it are not returned. A search by a caller's vector is exact up to the size 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
 from itertools import accumulate
@@ -90,6 +90,17 @@ class SearchQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundMemories:
+    """The memories that a search by text found, best first.
+
+    `unembedded`: how many of the newest texts had no vector in time, and so were found by words alone.
+    """
+
+    memories: Sequence[StoredMemory]
+    unembedded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Scope:
     """A search within its transaction: its connection, and the parameters of all its statements."""
 
@@ -112,11 +123,10 @@ class _Wanted:
     model: Embedder
     vector: NDArray[np.float32] | None
     pins_first: bool
-    note_unembedded: Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _Candidates:
     """The first rows of a search: sizes of banks, units that share words with it, the fresh tail.
 
     `few`: the memories of rare kinds, with their banks.
@@ -164,7 +174,7 @@ class PluginSearch:
             "bank": after and after.bank,
         }
         async with self._database.tenant(host) as connection:
-            scope = await self._scope(connection, host, asked)
+            scope = await self._open_scope(connection, host, asked)
             about = {**scope.arguments, **begin, "letter": letter, "limit": asked.limit + 1}
             rows = await fetch_rows(connection, LIST, about)
         return build_page(rows, asked.limit, build_memory)
@@ -174,7 +184,7 @@ class PluginSearch:
     ) -> dict[UUID, Sequence[float]]:
         """Return the callers' vectors of listed memories by unit, with their original length."""
         async with self._database.tenant(host) as connection:
-            scope = await self._scope(connection, host, asked)
+            scope = await self._open_scope(connection, host, asked)
             about = {**scope.arguments, "units": [one.unit for one in memories]}
             rows = await fetch_rows(connection, VECTORS, about)
             return {row.unit_id: (np.array(row.numbers, np.float64) * row.norm).tolist() for row in rows}
@@ -182,7 +192,7 @@ class PluginSearch:
     async def dimensions(self, host: UUID, asked: SearchQuery) -> list[int]:
         """Return the dimensions of the callers' vectors that the namespaces hold."""
         async with self._database.tenant(host) as connection:
-            return await read_dimensions(connection, host, (await self._scope(connection, host, asked)).banks)
+            return await read_dimensions(connection, host, (await self._open_scope(connection, host, asked)).banks)
 
     async def nearest(
         self, host: UUID, asked: SearchQuery, vector: CallersVector, *, pins_first: bool = True
@@ -193,7 +203,7 @@ class PluginSearch:
         """
         about = {"numbers": list(vector.numbers), "dimension": vector.dimension, "pins_first": pins_first}
         async with self._database.tenant(host) as connection:
-            scope = await self._scope(connection, host, asked)
+            scope = await self._open_scope(connection, host, asked)
             whole, best = set(scope.banks), list[StoredMemory]()
             for bank, lists in await read_lists(connection, scope.banks, vector.dimension, self._settings.read_units):
                 near = await _nearest_in_lists(scope, bank, lists, {**about, "limit": asked.limit})
@@ -214,68 +224,66 @@ class PluginSearch:
         *,
         by_words: bool = False,
         pins_first: bool = True,
-        note_unembedded: Callable[[int], None] = lambda _: None,
-    ) -> list[StoredMemory]:
-        """Return the memories that share a word with a query or are near it, best first; `by_words`: the first alone.
+    ) -> FoundMemories:
+        """Return the memories that share a word with a query or are near it; `by_words`: those that share a word alone.
 
-        If the embedder is late or fails, the search is by words alone. `note_unembedded` is told how many of the newest
-        texts had no vector in time: they are found by words alone.
+        If the embedder is late or fails, the search is by words alone.
         """
         cut = query.strip()[:MAX_CHARACTERS]
-        rules = await self._rules(host, asked.names)
+        rules = await self._read_rules(host, asked.names)
         question = await run_off_loop(EFFORT * len(cut), lambda: parse_question(cut, rules=rules))
         model = pin_model(self._embedder)
         vector = None if by_words else await self._embed_query(cut, model)
-        wanted = _Wanted(host, asked, question, model, vector, pins_first, note_unembedded)
+        wanted = _Wanted(host, asked, question, model, vector, pins_first)
         for reach in _Reach:
             if reach is _Reach.FEW and not (asked.kinds and self._few):
                 continue
-            if (found := await self._find(wanted, reach)) is not None:
+            if (found := await self._search(wanted, reach)) is not None:
                 return found
-        return []
+        return FoundMemories(())
 
-    async def _scope(self, connection: AsyncConnection, host: UUID, asked: SearchQuery) -> _Scope:
+    async def _open_scope(self, connection: AsyncConnection, host: UUID, asked: SearchQuery) -> _Scope:
         rows = await read_namespaces(connection, host, asked.names)
-        arguments = self._arguments(host, [], asked)
+        arguments = self._build_arguments(host, [], asked)
         living = [one.bank for one in rows if not one.has_ended(arguments["now"])]
         return _Scope(connection, {**arguments, "banks": living})
 
-    def _arguments(self, host: UUID, banks: Sequence[UUID], asked: SearchQuery) -> dict[str, Any]:
+    def _build_arguments(self, host: UUID, banks: Sequence[UUID], asked: SearchQuery) -> dict[str, Any]:
         return {"host": host, "banks": banks, "kinds": list(asked.kinds) or None, "now": self._clock()}
 
-    async def _rules(self, host: UUID, names: Sequence[str]) -> Sequence[WordRules]:
+    async def _read_rules(self, host: UUID, names: Sequence[str]) -> Sequence[WordRules]:
         """Return the word rules of all languages of these namespaces."""
         known = await self._languages.of(host)
         rules = [rule for name in names for rule in choose_rules(known, identity.bank_id(host, name)).asking]
         return list({rule.name: rule for rule in rules}.values())
 
-    async def _find(self, wanted: _Wanted, reach: _Reach) -> list[StoredMemory] | None:
+    async def _search(self, wanted: _Wanted, reach: _Reach) -> FoundMemories | None:
         """Search once; return None if `reach` was too small, which is never so of all memories."""
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
-            read = await self._read(connection, wanted, reach)
+            read = await self._read_candidates(connection, wanted, reach)
             if read is None or wanted.vector is None:
-                return None if read is None else await self._best(connection, wanted, read, NearUnits(), reach)
-            near = self._near_search(wanted, wanted.vector, reach)
+                return None if read is None else await self._read_best(connection, wanted, read, NearUnits(), reach)
+            near = self._plan_near_search(wanted, wanted.vector, reach)
             compared = {} if reach is _Reach.FEW else read.banks
             if len(compared) <= 1 and not read.tail:
-                return await self._best(connection, wanted, read, await near.run(connection, compared), reach)
+                return await self._read_best(connection, wanted, read, await near.run(connection, compared), reach)
         fresh = self._embed_tail(wanted, wanted.vector, read.tail)
         parts = await gather_or_cancel(near.run_in_lanes(self._database, compared), fresh)
         found = NearUnits.join(parts)
-        wanted.note_unembedded(sum(one.unit_id not in found.cosines for one in read.tail))
         async with self._database.tenant(wanted.host, ONE_PLAN) as connection:
-            return await self._best(connection, wanted, read, found, reach)
+            best = await self._read_best(connection, wanted, read, found, reach)
+        return best and replace(best, unembedded=sum(one.unit_id not in found.cosines for one in read.tail))
 
-    def _near_search(self, wanted: _Wanted, vector: NDArray[np.float32], reach: _Reach) -> NearSearch:
+    def _plan_near_search(self, wanted: _Wanted, vector: NDArray[np.float32], reach: _Reach) -> NearSearch:
         about = {
-            **self._arguments(wanted.host, [], wanted.asked),
+            **self._build_arguments(wanted.host, [], wanted.asked),
             "vector": vector,
             "generation": wanted.model.generation,
             "near": self._near,
         }
         return NearSearch(max(NEAREST_COMPARED, wanted.asked.limit), reach is _Reach.ALL, about)
 
-    async def _read(self, connection: AsyncConnection, wanted: _Wanted, reach: _Reach) -> _Read | None:
+    async def _read_candidates(self, connection: AsyncConnection, wanted: _Wanted, reach: _Reach) -> _Candidates | None:
         """Return the units that share words with the question, the fresh tail, and the banks' sizes.
 
         None if `reach` is FEW and there are more than `few` memories of the asked kinds.
@@ -283,7 +291,7 @@ class PluginSearch:
         settings, question = self._settings, wanted.question
         named = [identity.bank_id(wanted.host, name) for name in dict.fromkeys(wanted.asked.names)]
         about = {
-            **self._arguments(wanted.host, named, wanted.asked),
+            **self._build_arguments(wanted.host, named, wanted.asked),
             "terms": list(question.words),
             "postings": settings.postings,
             "too_many": self._few + 1,
@@ -309,13 +317,13 @@ class PluginSearch:
             elif row.units > self._few:
                 return None
         units, most = sum(one.units for one in banks.values()), len(few) or COMPARED
-        words = await self._rank(packed, unread, question, units, most)
+        words = await self._rank_words(packed, unread, question, units, most)
         if banks and not words.units:
-            scope = _Scope(connection, self._arguments(wanted.host, list(banks), wanted.asked))
+            scope = _Scope(connection, self._build_arguments(wanted.host, list(banks), wanted.asked))
             words = await _find_containing(scope, question.text, list(few) if reach is _Reach.FEW else None)
-        return _Read(banks, words, tail, few)
+        return _Candidates(banks, words, tail, few)
 
-    async def _rank(
+    async def _rank_words(
         self,
         packed: Mapping[str, Mapping[UUID, bytes]],
         unread: Mapping[str, int],
@@ -331,21 +339,21 @@ class PluginSearch:
         effort = sum(len(some) for of_banks in postings.values() for some in of_banks.values())
         return await run_off_loop(effort, lambda: rank_units(postings, question, units, most, unread=unread))
 
-    async def _best(
+    async def _read_best(
         self,
         connection: AsyncConnection,
         wanted: _Wanted,
-        read: _Read,
+        read: _Candidates,
         near: NearUnits,
         reach: _Reach,
-    ) -> list[StoredMemory] | None:
+    ) -> FoundMemories | None:
         """Return the best memories by words and nearness, None if `reach` was too small."""
         if not read.banks:
-            return []
+            return FoundMemories(())
         limit, said = wanted.asked.limit, set(read.words.units)
         unsaid = {unit.hex: bank for unit, bank in read.few.items() if unit.hex not in said}
         about = {
-            **self._arguments(wanted.host, list(read.banks), wanted.asked),
+            **self._build_arguments(wanted.host, list(read.banks), wanted.asked),
             "vector": wanted.vector,
             "generation": wanted.model.generation,
             "near": self._near,
@@ -366,7 +374,7 @@ class PluginSearch:
         is_cut, matched = rows[0].cut or near.are_cut or read.words.are_cut, rows[0].matched or 0
         if matched < limit and reach is _Reach.BEST and (is_cut or _are_others(read, found)):
             return None
-        return sorted(found, key=lambda one: _sort_key(one, wanted.pins_first))
+        return FoundMemories(sorted(found, key=lambda one: _sort_key(one, wanted.pins_first)))
 
     async def _embed_query(self, query: str, model: Embedder) -> NDArray[np.float32] | None:
         """Return the query's vector, None if the embedder fails or is late."""
@@ -404,7 +412,7 @@ def _measure_cosine(one: NDArray[np.float32], vector: NDArray[np.float32]) -> fl
     return float(one.astype(np.float16).astype(np.float32) @ vector.astype(np.float16).astype(np.float32))
 
 
-def _are_others(read: _Read, found: Sequence[StoredMemory]) -> bool:
+def _are_others(read: _Candidates, found: Sequence[StoredMemory]) -> bool:
     """Return whether all units that share words are missing from `found`: then they are no memories."""
     words = set(read.words.units)
     return bool(words) and all(one.unit.hex not in words for one in found)

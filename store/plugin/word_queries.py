@@ -69,8 +69,8 @@ _UNIT, _POSTING = UNIT.alias("u"), POSTING.alias("p")
 _LIVING = LASTING.cte("living").prefix_with("materialized")
 
 
-def _unnest_terms(terms: ColumnElement[Any], column_name: str, name: str) -> FromClause:
-    return func.unnest(terms).table_valued(column(column_name, Text)).render_derived(name)
+def _unnest_terms(terms: ColumnElement[Any], column_name: str) -> FromClause:
+    return func.unnest(terms).table_valued(column(column_name, Text)).render_derived("q")
 
 
 def _select_row(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
@@ -83,7 +83,7 @@ def _select_row(**told: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
 
 def _count_asked() -> CTE:
     """Return the document frequency of each asked term in each bank, its rank from the rarest, and the running sum."""
-    asked, known = _unnest_terms(_TERMS, "term", "q"), TERM.alias("t")
+    asked, known = _unnest_terms(_TERMS, "term"), TERM.alias("t")
     frequency = (
         select(known.c.df)
         .where(known.c.host_id == HOST, known.c.bank_id == _LIVING.c.bank_id, known.c.term == asked.c.term)
@@ -296,7 +296,7 @@ READ_FEW = _read_with(
 
 def _select_containing() -> Select[*tuple[Any, ...]]:
     """Select the memories whose text contains the query, or each of its words, in either case."""
-    word, text = _unnest_terms(_WORDS, "word", "q"), _UNIT.c.content
+    word, text = _unnest_terms(_WORDS, "word"), _UNIT.c.content
     query = bindparam("query", type_=Text)
     missing = exists().where(func.strpos(func.afterturn.folded(text), word.c.word) == ZERO)
     return (

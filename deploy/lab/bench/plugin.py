@@ -213,8 +213,8 @@ class PluginBench:
         there = found = 0
         try:
             for question in await self._build_questions(name, self.sizes.checked):
-                all_of_them = await exact.find(self.filler.host, SearchQuery([name], [RARE], 100), question.text)
-                best = {one.memory_id: one.score or 0.0 for one in all_of_them}
+                every = await exact.find(self.filler.host, SearchQuery([name], [RARE], 100), question.text)
+                best = {one.memory_id: one.score or 0.0 for one in every.memories}
                 least = min(sorted(best.values(), reverse=True)[:BEST], default=0.0) - TOLERANCE
                 ours = (await self.endpoint.search([name], question, RARE))[:BEST]
                 there += min(BEST, len(best))

@@ -210,7 +210,10 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
             ours, exact = large.search(SETTINGS, OWN[nth], few), large.search(EXACT, OWN[nth], 0)
             for one, other in (
                 (await ours.nearest(large.host, asked, vector), await exact.nearest(large.host, asked, vector)),
-                (await ours.find(large.host, asked, "zz"), await exact.find(large.host, asked, "zz")),
+                (
+                    (await ours.find(large.host, asked, "zz")).memories,
+                    (await exact.find(large.host, asked, "zz")).memories,
+                ),
             ):
                 assert len(one) == len(other)
                 assert [memory.pin for memory in one] == sorted((memory.pin for memory in one), reverse=True)
@@ -227,9 +230,9 @@ async def test_what_is_pinned_is_first_however_many_are_nearer(large: Large) -> 
     for settings in (SETTINGS, EXACT):
         for nth in (0, MEMORIES // 2, MEMORIES - 1):
             search = large.search(settings, OWN[nth])
-            first = await search.find(large.host, SearchQuery([NAME], [], 100), "zz")
+            first = (await search.find(large.host, SearchQuery([NAME], [], 100), "zz")).memories
             assert {one.memory_id for one in first if one.pin} == pinned
-            plain = await search.find(large.host, SearchQuery([NAME], [], 5), "zz", pins_first=False)
+            plain = (await search.find(large.host, SearchQuery([NAME], [], 5), "zz", pins_first=False)).memories
             assert [one.score for one in plain] == sorted((one.score or 0.0 for one in plain), reverse=True)
 
 
@@ -239,7 +242,7 @@ async def test_memories_are_found_among_far_more_units_that_are_none(large: Larg
         # Near all of them, and told apart from none by their words.
         search = large.search(settings, OWN[MEMORIES // 2])
         for query, by_words in (("zz", False), ("message", False), ("message", True)):
-            found = await search.find(large.host, SearchQuery([NAME], [], 10), query, by_words=by_words)
+            found = (await search.find(large.host, SearchQuery([NAME], [], 10), query, by_words=by_words)).memories
             assert len(found) == MEMORIES - there == 5, (query, by_words, found)
 
 
@@ -251,9 +254,9 @@ async def test_memories_of_a_rare_kind_are_compared_one_by_one_and_the_same_are_
         asked = SearchQuery([NAME], kinds, 30)
         for nth in (500 % GROUPS, 500):
             few, every = (large.search(SETTINGS, OWN[nth], few, near - 0.01) for few in (FEW, 0))
-            found = await few.find(large.host, asked, query)
+            found = (await few.find(large.host, asked, query)).memories
             assert {one.kind for one in found} <= set(kinds)
-            other = await every.find(large.host, asked, query)
+            other = (await every.find(large.host, asked, query)).memories
             assert ids(found) == ids(other)
             assert [one.score for one in found] == pytest.approx([one.score for one in other], abs=1e-6)
             assert found or query == "zz" or (kinds, query) == (["summary"], "500"), (kinds, query)
@@ -287,7 +290,7 @@ async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_fo
         assert read == (1 if unread else MEMORIES + 1), scans
     search = large.search(RecallSettings(exact_units=700, read_units=400, postings=MEMORIES), OWN[0])
     asked = SearchQuery([NAME], [], 10)
-    found = await search.find(large.host, asked, "message 500", by_words=True, pins_first=False)
+    found = (await search.find(large.host, asked, "message 500", by_words=True, pins_first=False)).memories
     assert found[0].content == "message 500"
     assert len(found) == 10
 

@@ -38,8 +38,10 @@ async def test_namespaces_are_searched_at_once_whatever_the_number_of_connection
     search = PluginSearch(one, WordEmbedder(), RecallSettings(), lambda: NOON, 0.5)
     asked = SearchQuery(NAMES, [], 10)
     for found in await asyncio.gather(*(search.find(host, asked, "tram") for _ in range(4))):
-        assert {memory.content for memory in found} == {TEXTS[0], TEXTS[2]}
-    assert [one.content for one in await search.find(host, SearchQuery(NAMES, [], 1), "tea with lemon")] == [TEXTS[1]]
+        assert {memory.content for memory in found.memories} == {TEXTS[0], TEXTS[2]}
+    assert [one.content for one in (await search.find(host, SearchQuery(NAMES, [], 1), "tea with lemon")).memories] == [
+        TEXTS[1]
+    ]
     await one.close()
 
 
@@ -121,14 +123,14 @@ async def test_a_burst_of_texts_is_compared_and_a_search_says_how_many_had_no_ve
     await Namespaces(database, lambda: NOON).upsert(host, NAMES[0], "custom", NamespaceChange(frozenset()))
     for nth in range(40):
         await memories.write(host, NAMES[0], PluginMemory(None, f"tram number {nth}", "fact", "agent"))
-    search, left = PluginSearch(database, SlowEmbedder(), RecallSettings(), lambda: NOON, 0.5), list[int]()
-    for _ in range(3):
-        await search.find(host, SearchQuery(NAMES[:1], [], 10), "tram", note_unembedded=left.append)
+    search, asked = (
+        PluginSearch(database, SlowEmbedder(), RecallSettings(), lambda: NOON, 0.5),
+        SearchQuery(NAMES[:1], [], 10),
+    )
     # What one search has embedded, the next does not embed again.
-    assert left == [8, 0, 0]
+    assert [(await search.find(host, asked, "tram")).unembedded for _ in range(3)] == [8, 0, 0]
     set_limit = PluginSearch(database, SlowEmbedder(), RecallSettings(fresh_tail_ms=20), lambda: NOON, 0.5)
-    await set_limit.find(host, SearchQuery(NAMES[:1], [], 10), "tram", note_unembedded=left.append)
-    assert left[-1] == 35
+    assert (await set_limit.find(host, asked, "tram")).unembedded == 35
     await database.close()
 
 
@@ -145,7 +147,7 @@ async def test_equal_texts_keep_their_order_while_some_have_a_vector_and_others_
         await _store_vectors(database, host, embedder, stored)
         search = PluginSearch(database, embedder, RecallSettings(), lambda: NOON, 0.5)
         found = await search.find(host, SearchQuery(NAMES[:1], [], 12), "late tram")
-        orders.add(tuple(one.memory_id for one in found))
+        orders.add(tuple(one.memory_id for one in found.memories))
     assert len(orders) == 1
     assert len(orders.pop()) == 12
     await database.close()
