@@ -1,59 +1,38 @@
 """`afterturn snapshot`: export a tenant's memory to a file, and import it into another deployment."""
 
-import hashlib
-import json
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from afterturn_client.contract.snapshots import Snapshot, SnapshotList, StartedExport, StartedImport, TakenEvents
+from afterturn_client.contract.snapshots import Snapshot, SnapshotList
 
 from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import as_api_json, create_console, exit_with, print_json
-from deploy.cli.row_progress import show_progress
 from deploy.cli.running_stack import find_running_stack
+from deploy.cli.snapshot_conversion import convert_document, convert_snapshot
 from deploy.cli.snapshot_files import (
-    BegunFile,
-    ParkedFile,
     UnfinishedFile,
     check_name,
     check_snapshot,
     is_snapshot,
-    iterate_batches,
-    iterate_events,
     open_snapshot,
-    read_first_line,
     read_rules,
 )
+from deploy.cli.snapshot_transfer import BATCH_SIZE, PATH, SnapshotImport, export_snapshot
 from deploy.components.bootstrap import HOST
 from deploy.notices import print_notice, replace_unprintable
 from deploy.tables import ResultTable
-from producers.cutover.errors import CutoverError, UnusableFile
-from producers.cutover.lines import write_line
-from producers.service.snapshots import BATCH, MOST_NAMES
-from store import identity
-from store.backfill.conversion import NO_TIME
+from producers.cutover.errors import CutoverError
+from producers.service.snapshots import BATCH
 from store.errors import StoreError
-from store.snapshot.heading import describe_converted
-from store.snapshot.policy import ALIASES
-from store.snapshot.portal_document import iterate_document
-from store.snapshot.portal_form import Conversion, from_portal, to_portal
-from store.tenancy.hosts import require_tenant_name
+from store.snapshot.portal_form import Conversion
 from store.text.redaction import Redaction
-
-PATH = "/snapshots"
-#: Events of one request of an import, and the most bytes of them with the rules: below api.max_request_bytes.
-BATCH_SIZE, BATCH_BYTES = 2000, 2_000_000
-#: Problems that are printed; the rest is counted.
-MOST_PRINTED = 20
 
 snapshot_app = typer.Typer(
     help="Export a tenant's memory to a file, import it into another deployment, list what was done.",
@@ -105,7 +84,7 @@ def export_command(
     api = OperatorApi(find_running_stack(data))
     asked = {"include": include or [], "mask": mask, "override": override, "digest_key": digest_key}
     with _exit_on_unusable_file(file), _named_output(file, as_json=as_json) as named:
-        snapshot = _export(api, named, {"tenant": host, **asked, **({"banks": bank} if bank else {})})
+        snapshot = export_snapshot(api, named, {"tenant": host, **asked, **({"banks": bank} if bank else {})})
     if as_json:
         print_json(as_api_json(snapshot))
         return
@@ -158,7 +137,7 @@ def import_command(
         asked = {"tenant": host, "dry_run": dry_run, "rules": replaced}
         if from_tenant is not None:
             asked["from_tenant"] = from_tenant
-        snapshot = _Import(api, named, asked, sorted(names), fail_fast=fail_fast).run(total, batch_size)
+        snapshot = SnapshotImport(api, named, asked, sorted(names), fail_fast=fail_fast).run(total, batch_size)
     if as_json:
         print_json(as_api_json(snapshot))
     else:
@@ -206,9 +185,9 @@ def convert_command(
         unfinished.discard()
         try:
             if is_snapshot(named):
-                _convert_snapshot(named, unfinished, done)
+                convert_snapshot(named, unfinished, done)
             else:
-                _convert_document(named, written, host, redaction, done)
+                convert_document(named, written, host, redaction, done)
         except StoreError as error:
             raise exit_with(str(error), 2) from None
         unfinished.finish()
@@ -242,143 +221,6 @@ def list_command(*, host: TenantOption = HOST, data: DataOption = None, as_json:
         masked, begun = "yes" if one.masked else "no", one.started_at.isoformat(timespec="seconds")
         table.add_values(str(one.snapshot_id), one.kind, one.status, parts, masked, str(events), one.made_by, begun)
     create_console().print(table)
-
-
-def _export(api: OperatorApi, file: Path, asked: dict[str, Any]) -> Snapshot:
-    """Write the file; one that was begun goes on where it ended."""
-    unfinished, tenant = UnfinishedFile(file), asked["tenant"]
-    begun = unfinished.read_begun()
-    if begun is None:
-        started = read_answer(StartedExport, api.call("POST", PATH, asked))
-        begun, snapshot = BegunFile(dict(started.first_line)), started.snapshot
-        with unfinished.open() as out:
-            write_line(out, begun.first_line)
-        path = f"{PATH}/{snapshot.snapshot_id}"
-    else:
-        _require_same(begun.first_line, asked, file)
-        print_notice(f"{file}.part has {begun.events} events: going on behind them; delete it to begin anew")
-        path = f"{PATH}/{begun.first_line['snapshot_id']}"
-        snapshot = read_answer(Snapshot, api.call("GET", path, tenant=tenant))
-    after, events = begun.position, begun.events
-    with show_progress("positions") as advance:
-        while snapshot.status != "done":
-            page = api.call("GET", f"{path}/events", tenant=tenant, after=after)
-            snapshot = read_answer(Snapshot, page["snapshot"])
-            with unfinished.open() as out:
-                for event in page["events"]:
-                    write_line(out, event)
-            after, events = snapshot.place, events + len(page["events"])
-            advance(snapshot.place, max(snapshot.head, 1))
-    if events != snapshot.counts["events"]:
-        raise UnusableFile(f"{file}.part lacks events of an export that is done: delete it, and export again")
-    if not begun.whole:
-        with unfinished.open() as out:
-            write_line(out, {"end": events, "counts": dict(snapshot.counts)})
-    unfinished.finish()
-    return snapshot
-
-
-def _require_same(first_line: Mapping[str, Any], asked: Mapping[str, Any], file: Path) -> None:
-    """Raise UnusableFile where a file was begun with other options: what is not asked for must not get into it."""
-    host = identity.host_id(asked["tenant"])
-    banks = sorted(str(identity.bank_id(host, one)) for one in asked["banks"]) if "banks" in asked else None
-    same = {
-        "host": str(host),
-        "parts": sorted({ALIASES.get(one, one) for one in asked["include"]}),
-        "banks": banks,
-        "masked": asked["mask"],
-    }
-    told = {name: first_line.get(name) for name in same}
-    if told != same or ("digest_key" in first_line) != asked["digest_key"]:
-        raise UnusableFile(f"{file}.part was begun with other options: name the same ones, or delete it")
-
-
-def _convert_snapshot(file: Path, out: UnfinishedFile, done: Conversion) -> None:
-    """Write the events of a snapshot as a JSON array, one a line."""
-    with open_snapshot(file) as lines:
-        check_snapshot(lines, set())
-    with open_snapshot(file) as lines, out.open() as into:
-        before = b"[\n"
-        for event in to_portal(iterate_events(lines), done):
-            into.write(before + json.dumps(event).encode())
-            before = b",\n"
-        into.write(b"[]\n" if before == b"[\n" else b"\n]\n")
-
-
-def _convert_document(file: Path, out: Path, host: str, redaction: Redaction, done: Conversion) -> None:
-    """Write the events of light-portal's export as a snapshot; a folder beside it holds them until it is whole."""
-    host_id = identity.host_id(require_tenant_name(host))
-    with open_snapshot(file) as lines:
-        digest = hashlib.file_digest(lines, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed: no BinaryIO
-    with tempfile.TemporaryDirectory(prefix=".afterturn-", dir=out.parent) as named, open_snapshot(file) as lines:
-        folder, newest = Path(named), NO_TIME
-        with (folder / "events").open("w+b") as events:
-            for event in from_portal(iterate_document(lines), host_id, redaction, done, folder):
-                write_line(events, event)
-                newest = max(newest, datetime.fromisoformat(event["time"]))
-            events.seek(0)
-            with UnfinishedFile(out).open() as into:
-                write_line(into, describe_converted(host_id, host, digest, newest))
-                shutil.copyfileobj(events, into)
-                write_line(into, {"end": done.counts["events"]})
-
-
-class _Import:
-    """An import of one file."""
-
-    def __init__(
-        self, api: OperatorApi, file: Path, asked: Mapping[str, Any], names: Sequence[str], *, fail_fast: bool
-    ) -> None:
-        self._api = api
-        self._file = file
-        self._asked = asked
-        self._names = names if asked["rules"] or "from_tenant" in asked else ()
-        self._fail_fast = fail_fast
-        self._printed = 0
-
-    def run(self, total: int, batch_size: int) -> Snapshot:
-        """Send every event that the service has not taken yet, and wait until derived state is made."""
-        with open_snapshot(self._file) as lines:
-            first_line = read_first_line(lines)
-        snapshot = self._begin(first_line)
-        path = f"{PATH}/{snapshot.snapshot_id}"
-        parked = ParkedFile(self._file, first_line, goes_on=snapshot.place > 0)
-        if snapshot.place:
-            print_notice(f"{snapshot.place} of {total} events were taken before: going on behind them")
-        first, rules, tenant = snapshot.place, self._asked["rules"], {"tenant": self._asked["tenant"]}
-        with open_snapshot(self._file) as lines, show_progress("events") as advance:
-            for batch in iterate_batches(lines, first, batch_size, BATCH_BYTES - len(json.dumps(rules))):
-                body = {**tenant, "first": first, "events": batch, "fail_fast": self._fail_fast, "rules": rules}
-                taken = read_answer(TakenEvents, self._api.call("POST", f"{path}/events", body))
-                for problem in taken.problems:
-                    self._note(problem.event, problem.counter, problem.reason)
-                    if problem.counter == "parked":
-                        parked.add(batch[problem.event - first - 1])
-                first += len(batch)
-                advance(first, total)
-        parked.finish()
-        if parked.events:
-            print_notice(f"{parked.events} events are parked in {parked.file}: import it when their parents are there")
-        ended, begun = {**tenant, "events": total}, time.monotonic()
-        while True:
-            snapshot = read_answer(Snapshot, self._api.call("POST", f"{path}/finish", ended))
-            if snapshot.status == "done":
-                return snapshot
-            print_notice(
-                f"the events are in the log; words are being made, for {time.monotonic() - begun:.0f} s so far"
-            )
-
-    def _begin(self, first_line: Mapping[str, Any]) -> Snapshot:
-        """Begin the import, or find the one that goes on; the names of users are sent in several calls."""
-        for first in range(0, max(len(self._names), 1), MOST_NAMES):
-            body = {**self._asked, "first_line": first_line, "names": self._names[first : first + MOST_NAMES]}
-            begun = read_answer(StartedImport, self._api.call("POST", f"{PATH}/imports", body))
-        return begun.snapshot
-
-    def _note(self, event: int, counter: str, reason: str) -> None:
-        self._printed += 1
-        if self._printed <= MOST_PRINTED:
-            print_notice(f"[{counter}] event {event}: {replace_unprintable(reason)}")
 
 
 def _print_snapshot(snapshot: Snapshot) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deploy.cli import snapshot
+from deploy.cli import snapshot_transfer
 from deploy.cli.app import build_cli
 from producers.cutover.lines import write_line
 from store.snapshot.importing import Imports
@@ -40,7 +40,7 @@ def write_half(out: Any, line: Mapping[str, Any]) -> None:
 def main(phase: str, *arguments: str) -> None:
     """Run the command until the phase: half a line of an export; a batch that was appended and not noted; deriving."""
     if phase == "export":
-        vars(snapshot)["write_line"] = stop_at(6, write_line, write_half)
+        vars(snapshot_transfer)["write_line"] = stop_at(6, write_line, write_half)
     elif phase == "import":
         Imports._save = stop_at(2, Imports._save)  # type: ignore[method-assign]
     else:
