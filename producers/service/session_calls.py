@@ -13,8 +13,8 @@ from producers.mcp.bank_memory import BankMemory
 from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
 from producers.service.dependencies import ServiceDependencies
+from producers.service.prepared_turns import READ_ITEMS
 from producers.service.session_summaries import RuleDigester, Summariser
-from producers.service.turn_lifecycle import READ_ITEMS
 from producers.settings import ApiSettings
 from producers.turns.directories import DirectoryQuery, SessionContent, list_directories, read_path
 from producers.turns.recalled import fact_json

@@ -13,7 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from producers import metrics
-from producers.service.turn_lifecycle import READ_ITEMS, restore_item
+from producers.service.prepared_turns import READ_ITEMS, restore_item
 from producers.turns.history import cut_history
 from store.memory.session_digests import SessionDigests
 from store.memory.session_history import KeptMessage, SessionHistory

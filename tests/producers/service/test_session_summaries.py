@@ -13,6 +13,7 @@ import pytest
 from producers.mcp.bank_memory import BankMemory
 from producers.mcp.settings import TurnMemorySettings
 from producers.service import session_calls, turn_lifecycle
+from producers.service.prepared_turns import trim_to_budget
 from producers.service.session_summaries import RuleDigester, Summarised, Summariser
 from producers.turns.history import keep_paired
 from producers.turns.summaries import MOST_TOKENS, SHARE, EarlierMessages
@@ -96,7 +97,7 @@ async def hold_preparation(
 
     What a summary may tell is made once for each number of messages that are not shown: it takes most of the time.
     """
-    trim, held = turn_lifecycle._trim_to_budget, list[Any]()
+    trim, held = trim_to_budget, list[Any]()
     digest, digests = EarlierMessages.digest, dict[int, list[DigestEntry]]()
 
     def digest_once(self: EarlierMessages) -> list[DigestEntry]:
@@ -107,7 +108,7 @@ async def hold_preparation(
         return trim(*told)
 
     with monkeypatch.context() as patch:
-        patch.setattr(turn_lifecycle, "_trim_to_budget", hold)
+        patch.setattr(turn_lifecycle, "trim_to_budget", hold)
         await prepare(tenant)
     monkeypatch.setattr(EarlierMessages, "digest", digest_once)
     place, told, conversation, _, counters = held

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.service.turn_lifecycle import _Conversation, _Counters, _trim_to_budget
+from producers.service.prepared_turns import Conversation, TurnCounters, trim_to_budget
 from producers.turns.recalled import RecalledContext
 from producers.turns.requests import TurnReference
 from store import identity
@@ -184,8 +184,8 @@ class NotedTokens:
 def test_of_a_long_history_no_more_is_counted_than_fits_and_one_item(most: int, shown: int, counted: int) -> None:
     stored = [said(f"{'word ' * 99}{n}") for n in range(64)]
     counter, place = NotedTokens(), TurnReference(project="p", session="s", turn="t")
-    conversation, counters = _Conversation([], stored, [said("now")]), _Counters(counter, counter)
-    told = run_steps(_trim_to_budget(place, RecalledContext(), conversation, most, counters))
+    conversation, counters = Conversation([], stored, [said("now")]), TurnCounters(counter, counter)
+    told = run_steps(trim_to_budget(place, RecalledContext(), conversation, most, counters))
     assert told["input_items"] == [*stored[64 - shown :], said("now")]
     assert sum("word" in text for text in counter.noted) == counted
     whole = sum(NotedTokens().count_tokens([text for item in told["input_items"] for text in find_texts(item)]))
