@@ -1,15 +1,12 @@
 """Runs a recall from the question to the ranked answer."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from uuid import UUID
 
-import numpy as np
 from afterturn_client.contract.freshness import Freshness
-from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.prompt_tokens import ESTIMATE
@@ -17,58 +14,42 @@ from embeddings.protocol import Embedder, Reranker, TokenCounter, pin_model
 from store import identity
 from store.database import ONE_PLAN, Database, Settings
 from store.database_outage import is_statement_timeout, may_pass
-from store.derived.persons import parse_confidence
 from store.ledger.freshness import read_freshness
-from store.memory.reflections import KIND
 from store.off_loop import run_off_loop
 from store.recall import filters
-from store.recall.answer_end import select_helpful
-from store.recall.arms import Arm, ArmFailed, query_arms, score_pool
+from store.recall.arms import Arm, ArmFailed, query_arms
 from store.recall.as_of import restore_texts
 from store.recall.budget import cut_to_budget, select_directives
-from store.recall.candidates import load_pool, read_whole_texts
-from store.recall.deduplication import DistinctUnit, deduplicate_ranking
+from store.recall.candidates import load_pool
 from store.recall.dense_arm import DenseArm, rank_tail_units, search_settings
-from store.recall.evidence import weigh_evidence
 from store.recall.fact_arm import FactArm
-from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import NAME as EMBEDDING
 from store.recall.meaning import QuestionEmbedder
-from store.recall.pinned_arm import PinnedArm, limit_pinned
-from store.recall.pool import Candidate, CandidatePool
+from store.recall.pinned_arm import PinnedArm
+from store.recall.pool import CandidatePool
 from store.recall.preparation import prepare_search
 from store.recall.printing import AnswerPrinter
-from store.recall.query import Evidence, RecallAnswer, Recalled, RecallQuery
-from store.recall.question import EFFORT, find_named_speakers, parse_question
+from store.recall.query import RecallAnswer, Recalled, RecallQuery
+from store.recall.question import EFFORT, parse_question
+from store.recall.ranking import rank_pool
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
-from store.recall.rules import PINS, mute_lines
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.steps import StepTimer
 from store.recall.supersession import (
-    COMPARED,
-    NEWER,
-    find_alike,
-    find_successors,
-    list_with_successors,
     put_newer_first,
-    put_newer_of_alike_first,
 )
 from store.recall.time_arm import TimeArm
 from store.recall.told_times import resolve_times
 from store.recall.vector_writeback import VectorWriteback
-from store.recall.withdrawn import asks_for_withdrawn
 from store.tenancy.languages import Languages
 from store.text.times import find_spans
 
 #: Characters of a question that are read, from its beginning; the sentence model reads fewer.
 MAX_CHARACTERS = 8192
-
-#: Characters of candidates that are ranked in the time in which one character of a text is cut into words.
-RANKED_CHARACTERS = 4
 
 #: Texts whose times are told before other calls have their turn: about two milliseconds.
 TIMED_TEXTS = 4
@@ -206,9 +187,8 @@ class Recaller:
         """Return the answer to a question whose bank was searched."""
         query, settings, steps = state.query, state.settings, state.steps
         rerank_step = None if RERANK in query.without else self._rerank_step
-        items, evidence = await self._rank(
-            state, arms, pool, rerank_step.count_wanted(query.most) if rerank_step else query.most
-        )
+        wanted = rerank_step.count_wanted(query.most) if rerank_step else query.most
+        items, evidence = await rank_pool(self._database, state, arms, pool, wanted)
         steps.done("texts")
         if rerank_step is not None:
             items, wrong = await rerank_step.rerank(state.question.text, items)
@@ -266,67 +246,6 @@ class Recaller:
         state.steps.done("load")
         return restore_texts(pool, state.earlier)
 
-    async def _rank(
-        self, state: RecallState, arms: Sequence[Arm], pool: CandidatePool, wanted: int
-    ) -> tuple[Sequence[Recalled], Evidence]:
-        """Return the best `wanted` units of the pool, and the flags of their evidence."""
-        query, weights = state.query, {arm.name: arm.weight for arm in arms}
-        pins = min(PINS, limit_pinned(query.most))
-
-        def scored() -> tuple[CandidatePool, Mapping[str, NDArray[np.float64]]]:
-            muted_pool = mute_lines(pool, state.question)
-            scores, blind = score_pool(state.found, muted_pool)
-            state.degraded += blind
-            return muted_pool, scores
-
-        def ranked() -> tuple[Ranking, Sequence[DistinctUnit]]:
-            ranking = fuse_scores(muted_pool, scores, weights, state.question, pins=pins, without=query.without)
-            return ranking, list(islice(deduplicate_ranking(ranking, muted_pool, state.skipped), max(wanted, COMPARED)))
-
-        def followed() -> tuple[Mapping[int, Sequence[int]], Sequence[tuple[int, int]]]:
-            said = [] if NEWER in query.without else [(pool.candidates[one.index], one.said_last) for one in distinct]
-            return find_successors(said, state.question.text), find_alike(said)
-
-        state.characters += sum(len(candidate.text) for candidate in pool.candidates)
-        # The texts of reflections, which are in no index, are analysed.
-        analysed = sum(len(candidate.text) for candidate in pool.candidates if candidate.kind == KIND)
-        effort = state.characters // RANKED_CHARACTERS + analysed
-        # Of a pool of ordinary texts each takes milliseconds: other calls have their turn between them.
-        muted_pool, scores = await run_off_loop(effort, scored)
-        await asyncio.sleep(0)
-        ranking, distinct = await run_off_loop(effort, ranked)
-        await asyncio.sleep(0)
-        successors, alike = await run_off_loop(effort, followed)
-        state.steps.done("rank")
-        kept: Sequence[int] = range(min(wanted, len(distinct)))
-        if query.ends_early:
-            kept = _end_answer(distinct[:wanted], pool, ranking, state)
-        places = list_with_successors(kept, successors)
-        best = [distinct[place] for place in places]
-        cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
-        texts = await self._read_whole_texts(state, cut)
-        later = [tuple(pool.candidates[distinct[at].index].unit_id for at in successors.get(one, ())) for one in places]
-        items = [
-            _build_recalled(one, pool, ranking, texts, units, question=state.question.text, explain=query.explain)
-            for one, units in zip(best, later, strict=True)
-        ]
-        told = dict(zip(places, items, strict=True))
-        near = [(told[older].unit_id, told[newer].unit_id) for older, newer in alike if {older, newer} <= told.keys()]
-        items = list(put_newer_of_alike_first(items, near))
-        named = find_named_speakers(state.question, state.speakers)
-        length = state.statistics.mean_length
-        flags = weigh_evidence(ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
-        return items, flags
-
-    async def _read_whole_texts(self, state: RecallState, units: Sequence[UUID]) -> Mapping[UUID, str]:
-        """Return the full texts of units that were ranked by the beginning of their text."""
-        if not units:
-            return {}
-        async with self._database.tenant(state.host) as connection:
-            texts = await read_whole_texts(connection, state, units)
-        state.characters += sum(len(text) for text in texts.values())
-        return texts
-
 
 def _choose_settings(state: RecallState) -> Settings:
     """Return the settings of the transaction that searches."""
@@ -356,45 +275,3 @@ async def _tell_times(items: Sequence[Recalled]) -> tuple[Recalled, ...]:
         if not len(told) % TIMED_TEXTS:
             await asyncio.sleep(0)
     return tuple(told)
-
-
-def _end_answer(
-    best: Sequence[DistinctUnit], pool: CandidatePool, ranking: Ranking, state: RecallState
-) -> Sequence[int]:
-    """Return the places of the units, best first, up to where they stop helping."""
-    places = [one.index for one in best]
-    ranked = [(pool.candidates[at], pool.asking[at], float(ranking.scores[at])) for at in places]
-    return select_helpful(ranked, state.question)
-
-
-def _build_recalled(
-    found: DistinctUnit,
-    pool: CandidatePool,
-    ranking: Ranking,
-    texts: Mapping[UUID, str],
-    successors: tuple[UUID, ...],
-    *,
-    question: str,
-    explain: bool,
-) -> Recalled:
-    index = found.index
-    unit: Candidate = pool.candidates[index]
-    return Recalled(
-        unit_id=unit.unit_id,
-        kind=unit.kind,
-        text=texts.get(unit.unit_id, unit.text),
-        cut=not unit.whole and unit.unit_id not in texts,
-        score=float(ranking.scores[index]),
-        session_name=unit.session_name,
-        turn_name=unit.turn_name,
-        turn_names=found.turns,
-        role=unit.role,
-        name=unit.name,
-        occurred_at=unit.occurred_at,
-        arms=ranking.found_by(index),
-        explain=ranking.explain(index) if explain else None,
-        confidence=parse_confidence(unit.confidence),
-        pinned=PinnedArm.name in ranking.moved and ranking.moved[PinnedArm.name][index] > 0,
-        successors=successors,
-        withdrawn=unit.withdrawn is not None and asks_for_withdrawn(unit.text, unit.withdrawn, question),
-    )

@@ -13,7 +13,7 @@ from sqlalchemy import event
 
 from store.memory.turns import NewMessage
 from store.memory.units import Units
-from store.recall import recaller
+from store.recall import ranking, recaller
 from store.recall.arms import query_arms
 from store.recall.candidate_queries import POOL
 from store.recall.filters import filter_parameters
@@ -484,8 +484,9 @@ async def test_other_calls_have_their_turn_while_an_answer_is_ranked_and_its_tim
             turns[0] += 1
             await asyncio.sleep(0)
 
-    for name in ("score_pool", "fuse_scores", "find_successors", "resolve_times"):
-        monkeypatch.setattr(recaller, name, noting(getattr(recaller, name), name, turns, at))
+    ranks = [(ranking, name) for name in ("score_pool", "fuse_scores", "find_successors")]
+    for module, name in (*ranks, (recaller, "resolve_times")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name), name, turns, at))
     counting = asyncio.create_task(count_turns())
     answer = await memory.ask("When did we meet in Ghent?", k=10)
     counting.cancel()
