@@ -1,14 +1,15 @@
-"""Renews the leases of work in progress, and cancels work whose lease is lost."""
+"""Renews the leases of work in progress, cancels work whose lease is lost, and releases claims early."""
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import structlog
 
 from store.concurrent_calls import run_meanwhile
+from store.database_outage import may_pass
 from store.ledger.ledger import Claim, Ledger
 from workers.metrics import LEASES_LOST
 
@@ -44,6 +45,33 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
             if not task.done() and not any(one.epoch in held for one in claims):
                 record_lost(claims)
                 task.cancel()
+
+
+async def release_claims(
+    ledger: Ledger,
+    claims: Sequence[Claim],
+    lease: timedelta,
+    *,
+    wait: timedelta | None = None,
+    pause_s: float,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> None:
+    """Release claims; their rows are ready again after `wait`. Never raises: a lease runs out by itself.
+
+    While the database is away, this is tried again every `pause_s` seconds, until the lease is over or the process
+    stops.
+    """
+    until = time.monotonic() + lease.total_seconds()
+    while claims:
+        try:
+            await ledger.release(claims, wait)
+        except Exception as error:  # noqa: BLE001 - an error of any kind: the lease expires by itself
+            log.warning("claim_release_failed", stage=claims[0].stage.value, error=type(error).__name__)
+            if is_stopping() or not may_pass(error) or time.monotonic() > until:
+                return
+            await asyncio.sleep(pause_s)
+        else:
+            return
 
 
 def record_lost(claims: Sequence[Claim]) -> None:

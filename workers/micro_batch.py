@@ -9,18 +9,19 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
 
+from store.clock import read_machine_time
 from store.database import Database
-from store.database_outage import may_pass
 from store.errors import LeaseLost
-from store.ledger.ledger import Claim, Ledger
+from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
-from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
+from workers.leases import release_claims
+from workers.metrics import MICRO_BATCH, count_outcomes
 from workers.stage_traces import trace_work
 
 log = structlog.get_logger(__name__)
@@ -83,35 +84,19 @@ class MicroBatch:
             self.notify(Stage.EMBEDDING)
 
     async def _embed(self, host: UUID, turns: Sequence[UUID]) -> None:
-        claims = await Ledger(self.database).claim_items(host, Stage.EMBEDDING, turns, lease=LEASE, worker=self.worker)
+        ledger = Ledger(self.database)
+        claims = await ledger.claim_items(host, Stage.EMBEDDING, turns, lease=LEASE, worker=self.worker)
         MICRO_BATCH.labels("taken").inc(len(turns) - len(claims))
         if not claims:
             return
         try:
-            async with trace_work(Ledger(self.database), claims) as spans:
-                spans.note_outcomes((await self.stage.work(claims)).outcomes)
+            async with trace_work(ledger, claims) as spans:
+                worked = await self.stage.work(claims)
+                spans.note_outcomes(worked.outcomes)
         except LeaseLost:
             return
         except BaseException:
-            await self._give_back(claims)
+            await release_claims(ledger, claims, LEASE, pause_s=self.pause_s)
             raise
-        _count_claims(claims)
-
-    async def _give_back(self, claims: Sequence[Claim]) -> None:
-        """Release claims to the workers at once; retry while the database is away, until the lease is over."""
-        until = time.monotonic() + LEASE.total_seconds()
-        while True:
-            try:
-                return await Ledger(self.database).release(claims)
-            except Exception as error:
-                if not may_pass(error) or time.monotonic() > until:
-                    raise
-                await asyncio.sleep(self.pause_s)
-
-
-def _count_claims(claims: Sequence[Claim]) -> None:
-    MICRO_BATCH.labels("embedded").inc(len(claims))
-    STAGE_TOTAL.labels(Stage.EMBEDDING, "done").inc(len(claims))
-    now = datetime.now(UTC)
-    ages = [max(0.0, (now - claim.rows[0].accepted_at).total_seconds()) for claim in claims]
-    STAGE_AGE.labels(Stage.EMBEDDING).observe_all(ages)
+        MICRO_BATCH.labels("embedded").inc(len(claims))
+        count_outcomes(claims, worked.outcomes, read_machine_time())

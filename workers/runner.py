@@ -6,8 +6,7 @@ PATIENCE_S, a few more are claimed: claims take tenants in turn, so another tena
 """
 
 import asyncio
-import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,13 +16,13 @@ import structlog
 
 from embeddings.errors import ModelUnreachable
 from store.clock import read_machine_time
-from store.database_outage import is_outage, may_pass
+from store.database_outage import is_outage
 from store.errors import LeaseLost, ResourceBusy
-from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
+from store.ledger.ledger import Claim, Ledger
 from store.ledger.stages import Stage
 from workers.errors import OutcomeUnrecorded
-from workers.leases import keep_leases, record_lost
-from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
+from workers.leases import keep_leases, record_lost, release_claims
+from workers.metrics import STAGE_FAILURES, count_outcomes
 from workers.places import PATIENCE_S, Places
 from workers.retry import RetryPolicy, name_failure
 from workers.stage_traces import trace_work
@@ -171,7 +170,7 @@ class Runner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         cancelled, self._cancelled = self._cancelled, []
-        await self._release_claims(cancelled)
+        await self._release(cancelled)
 
     def _log_failure(self, drain: asyncio.Task[None]) -> None:
         if not drain.cancelled() and (error := drain.exception()):
@@ -229,7 +228,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - every accident ends in the ledger
             await self._handle_failure(claims, error)
         else:
-            self._count_outcomes([row for claim in claims for row in claim.rows], worked.outcomes)
+            count_outcomes(claims, worked.outcomes, self.clock())
             for stage in worked.ready_stages:
                 self.notify(stage)
 
@@ -241,7 +240,7 @@ class Runner:
         if isinstance(error, ResourceBusy):
             await self._retry_later(claims)
         elif is_outage(error) or isinstance(error, OutcomeUnrecorded | ModelUnreachable):
-            await self._release_claims(claims)
+            await self._release(claims)
             await asyncio.sleep(self.pause_s)
         elif len(claims) > 1:
             for claim in claims:
@@ -261,7 +260,7 @@ class Runner:
             for of_bank in banks.values():
                 await self._work_piece(of_bank)
         else:
-            await self._release_claims(claims, BUSY_PAUSE)
+            await self._release(claims, BUSY_PAUSE)
 
     async def _record_failure(self, claim: Claim, error: Exception) -> None:
         alone = len(claim.rows) == 1
@@ -272,37 +271,11 @@ class Runner:
             log.warning("failure_not_recorded", stage=claim.stage.value, error=type(second).__name__)
             return
         if recorded:
-            self._count_outcomes(claim.rows, outcomes)
+            count_outcomes([claim], outcomes, self.clock())
         else:
             record_lost([claim])
 
-    async def _release_claims(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
-        """Release claims; their rows are ready again after `wait`.
-
-        While the database is away, this is retried until the leases run out by themselves.
-        """
-        until = time.monotonic() + self.lease.total_seconds()
-        while claims:
-            try:
-                await self.ledger.release(claims, wait)
-            except Exception as error:  # noqa: BLE001 - the lease runs out by itself
-                log.warning("claim_release_failed", stage=self.work.stage.value, error=type(error).__name__)
-                if self.stopping or not may_pass(error) or time.monotonic() > until:
-                    return
-                await asyncio.sleep(self.pause_s)
-            else:
-                return
-
-    def _count_outcomes(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
-        stage = self.work.stage.value
-        by_item = {row.item_id: row for row in rows}
-        now, ages, ended = self.clock(), list[float](), Counter[str]()
-        for outcome in outcomes:
-            status = public_status(outcome.status)
-            ended["retried" if status in {"pending", "running"} else status] += 1
-            row = by_item[outcome.item_id]
-            if status == "done" and row.item_id == row.turn_id:
-                ages.append(max(0.0, (now - row.accepted_at).total_seconds()))
-        STAGE_AGE.labels(stage).observe_all(ages)
-        for status, rows_ended in ended.items():
-            STAGE_TOTAL.labels(stage, status).inc(rows_ended)
+    async def _release(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
+        await release_claims(
+            self.ledger, claims, self.lease, wait=wait, pause_s=self.pause_s, is_stopping=lambda: self.stopping
+        )

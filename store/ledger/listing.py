@@ -5,7 +5,7 @@ sessions are the tenants' own, so each is asked for as its tenant.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -232,15 +232,6 @@ class Backlog:
         async with self._database.operator() as connection:
             rows = (await connection.execute(list_rows(selection, limit + 1))).all()
         return [_build_entry(row) for row in rows[:limit]], len(rows) > limit
-
-    async def pages(self, selection: Selection, size: int) -> AsyncGenerator[list[LedgerEntry]]:
-        """Yield all rows, `size` at a time; a row that changes meanwhile does not come twice."""
-        more = True
-        while more:
-            page, more = await self.rows(selection, size)
-            if page:
-                yield page
-                selection = replace(selection, after=page[-1].place)
 
     async def count(self, selection: Selection) -> int:
         """Return the number of selected rows."""
