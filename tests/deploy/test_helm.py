@@ -19,7 +19,8 @@ from sqlalchemy import text
 
 from deploy.cli.app import COMMANDS
 from deploy.settings import find_missing_urls, load_settings
-from deploy.worker.process import GRACE_S, THREADS_END_MS
+from deploy.worker.process import THREADS_END_MS
+from deploy.worker.resources import GRACE_S
 from store.database import Database
 from store.ledger.stages import Stage
 from tests.deploy.observability.test_observability import rules
