@@ -221,9 +221,13 @@ def _build_resources(settings: Settings) -> _Resources:
     reranker_loading = _BackgroundModel(reranker, "the reranker")
     watch = BrokerMonitor(settings.broker)
     counts = _create_counts(settings, database)
-    looks = {"broker": watch.wrong, "embedding": models.wrong, "rerank": reranker_loading.wrong}
+    faults = {
+        "broker": watch.explain_fault,
+        "embedding": models.explain_fault,
+        "rerank": reranker_loading.explain_fault,
+    }
     health = ApiHealth(
-        database, notifier, counts, looks, settings.health, data=settings.data, missing_model=models.missing
+        database, notifier, counts, faults, settings.health, data=settings.data, missing_model=models.explain_absence
     )
     exposition = Exposition(settings.metrics_dir, counts, settings.health, settings.data, notifier.read_used_bytes)
     figures = ServiceFigures(exposition, counts, health, WorkerRegistry(database), clock)
@@ -348,7 +352,7 @@ def _create_micro_batch(
     return MicroBatch(
         database,
         EmbeddingStage(database, models.embedder),
-        lambda host: not models.wrong() and load_shedder.level(host) < Shed.EMBEDDING,
+        lambda host: not models.explain_fault() and load_shedder.level(host) < Shed.EMBEDDING,
         notifier.notify,
         f"{socket.gethostname()}:{os.getpid()}:api",
     )
@@ -362,7 +366,7 @@ class _BackgroundModel:
         self._what = what
         self._wrong = f"{what} is being loaded" if model is not None else ""
 
-    def wrong(self) -> str:
+    def explain_fault(self) -> str:
         return self._wrong
 
     def loading(self) -> AbstractAsyncContextManager[object]:

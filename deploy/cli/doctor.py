@@ -11,7 +11,7 @@ from rich.text import Text
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import describe_service, find_service_elsewhere
+from deploy.cli.running_stack import describe_service, find_service_elsewhere, read_settings
 from deploy.components import doctor_checks
 from deploy.components.bootstrap import HOST
 from deploy.components.database_fitness import DATABASE_ERRORS, name_error_kind
@@ -19,8 +19,7 @@ from deploy.components.doctor_checks import DoctorTarget
 from deploy.components.doctor_rules import CheckVerdict, DoctorFinding
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice, replace_unprintable
-from deploy.settings import Settings, load_settings
-from deploy.settings_errors import SettingsError
+from deploy.settings import Settings
 from producers.settings import BrokerSettings
 from store import identity
 from store.log.reader import restamp_log, skip_lost_positions
@@ -69,16 +68,13 @@ def doctor_command(
     if name is not None:
         _print_id(name, host, bank, session, as_json=as_json)
         return
-    try:
-        settings = load_settings(config=config, overrides={"data": data}).settings
-    except SettingsError as error:
-        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
-    patient = _find_target(settings, data)
+    settings = read_settings(config, {"data": data})
+    target = _find_target(settings, data)
     if restored and not fix:
         raise exit_with("--restored needs --fix: it changes the database", 2)
     if fix:
-        _mend_log(patient.url("owner_url"), restored=restored)
-    found = asyncio.run(_run_checks(patient))
+        _mend_log(target.url("owner_url"), restored=restored)
+    found = asyncio.run(_run_checks(target))
     if as_json:
         print_json(_serialise_findings(found))
     else:
@@ -126,14 +122,14 @@ def _mend_log(owner_url: str, *, restored: bool) -> None:
         print_notice(f"new events get positions above {begin}: no lost position is used again")
 
 
-async def _run_checks(patient: DoctorTarget) -> list[DoctorFinding]:
+async def _run_checks(target: DoctorTarget) -> list[DoctorFinding]:
     found = [
-        *doctor_checks.check_folders(patient),
-        *doctor_checks.check_settings(patient),
-        *doctor_checks.check_packages(patient),
-        await doctor_checks.check_model(patient),
+        *doctor_checks.check_folders(target),
+        *doctor_checks.check_settings(target),
+        *doctor_checks.check_packages(target),
+        await doctor_checks.check_model(target),
     ]
-    found += [*doctor_checks.check_processes(patient), *find_orphaned_databases(patient)]
+    found += [*doctor_checks.check_processes(target), *find_orphaned_databases(target)]
     for look in (
         doctor_checks.check_postgresql,
         doctor_checks.check_generation,
@@ -141,7 +137,7 @@ async def _run_checks(patient: DoctorTarget) -> list[DoctorFinding]:
         doctor_checks.check_redis,
         doctor_checks.check_api,
     ):
-        found += [one async for one in look(patient)]
+        found += [one async for one in look(target)]
     return found
 
 

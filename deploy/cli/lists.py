@@ -79,7 +79,7 @@ def show_bank(
     **Example:** `afterturn banks show support`
     """
     with _open_client(data, bank) as client:
-        found = _find_row(client, _read_banks, "bank", bank)
+        found = _find_row(client.list_banks, bank, "bank")
         print_fields({**_as_json(found), "freshness": _as_json(client.freshness())}, as_json=as_json)
 
 
@@ -111,7 +111,7 @@ def show_session(
     **Example:** `afterturn sessions show monday --bank support`
     """
     with _open_client(data, bank) as client:
-        found = _find_row(client, _read_sessions, "session_id", session)
+        found = _find_row(client.list_sessions, session, "session_id")
         print_fields(_as_json(found), as_json=as_json)
 
 
@@ -210,7 +210,7 @@ def show_user(
     **Example:** `afterturn users show ana`
     """
     with _open_client(data, "default") as client:
-        print_fields(_as_json(_find_row(client, _read_users, "name", user, "user")), as_json=as_json)
+        print_fields(_as_json(_find_row(client.list_users, user, "name", "user")), as_json=as_json)
 
 
 @contextmanager
@@ -221,29 +221,13 @@ def _open_client(data: Path | None, bank: str) -> Iterator[Afterturn]:
         yield client
 
 
-def _read_banks(client: Afterturn, cursor: str | None) -> Page[Any]:
-    return client.list_banks(cursor=cursor)
-
-
-def _read_sessions(client: Afterturn, cursor: str | None) -> Page[Any]:
-    return client.list_sessions(cursor=cursor)
-
-
-def _read_users(client: Afterturn, cursor: str | None) -> Page[Any]:
-    return client.list_users(cursor=cursor)
-
-
-def _find_row(client: Afterturn, read: Callable[[Afterturn, str | None], Page[Any]], *named: str) -> Any:
-    """Return the row with a value in one of its fields; exits 1 when there is none.
-
-    `named` is a field, the value, and further fields that may hold it.
-    """
-    field, value, *more = named
+def _find_row(read: Callable[..., Page[Any]], value: str, *fields: str) -> Any:
+    """Return the first row of a list that has this value in one of these fields; exits 1 when there is none."""
     cursor = None
     while True:
-        page = read(client, cursor)
+        page = read(cursor=cursor)
         for row in page.rows:
-            if value in [getattr(row, name) for name in (field, *more)]:
+            if value in [getattr(row, name) for name in fields]:
                 return row
         if (cursor := page.cursor) is None:
             raise exit_with(f"the key reaches nothing that is called {value!r}", 1)

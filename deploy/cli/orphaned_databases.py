@@ -15,7 +15,7 @@ ORPHANED = "left behind"
 AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check walls` or `demo` removes it; or do it now:"
 
 
-def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
+def find_orphaned_databases(target: DoctorTarget) -> Iterator[DoctorFinding]:
     """Yield a warning for each orphaned database, with its size and the command that removes it; skip those in use."""
     for left in find_orphaned_folders():
         yield report_warning(
@@ -24,7 +24,7 @@ def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
             f"{AUTOMATIC_REMEDY} {_build_removal_command(*left.places)}",
         )
     for home, data in list_cluster_folders():
-        if not (is_held(home) or find_servers(home) or _is_known(home, data, patient)):
+        if not (is_held(home) or find_servers(home) or _is_known(home, data, target)):
             yield report_warning(
                 ORPHANED,
                 f"{_describe_places(home)}, the database of {data or 'an unknown folder'}",
@@ -32,11 +32,11 @@ def find_orphaned_databases(patient: DoctorTarget) -> Iterator[DoctorFinding]:
             )
 
 
-def _is_known(home: Path, data: Path | None, patient: DoctorTarget) -> bool:
+def _is_known(home: Path, data: Path | None, target: DoctorTarget) -> bool:
     """Return whether a data folder, or the private folder of a running command, refers to this database."""
     if data is not None and is_private(data.parent):
         return True
-    candidates = (patient.settings.data, *([] if data is None else [data]))
+    candidates = (target.settings.data, *([] if data is None else [data]))
     return any((folder / "pg").resolve() == home / "pg" for folder in candidates)
 
 

@@ -154,11 +154,11 @@ class BrokerMonitor:
     _found: list[BrokerProblem] | None = None
     _distrusted: bool = False
 
-    def wrong(self) -> str:
+    def explain_fault(self) -> str:
         """Return why the server may discard messages; '' when no reason is known."""
-        return "; ".join(flaw.what for flaw in self._found or () if flaw.loses)
+        return "; ".join(problem.what for problem in self._found or () if problem.loses)
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Check the broker; return whether it answered and accepted the login."""
         try:
             self._found = find_broker_problems(self.settings)
@@ -167,18 +167,18 @@ class BrokerMonitor:
             return False
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             # Unavailable, still loading its saved data, or of a foreign authority, which is told once.
-            if (flaw := judge_certificate(error)) is not None and not self._distrusted:
+            if (problem := judge_certificate(error)) is not None and not self._distrusted:
                 self._distrusted = True
-                _log_problem(flaw)
+                _log_problem(problem)
             return False
-        for flaw in self._found:
-            _log_problem(flaw)
+        for problem in self._found:
+            _log_problem(problem)
         return True
 
     async def run(self) -> None:
         """Repeat the check until the broker answers."""
         while self._found is None:
-            if not await asyncio.to_thread(self.look):
+            if not await asyncio.to_thread(self.check):
                 await asyncio.sleep(self.every_s)
 
     def running(self) -> AbstractAsyncContextManager[object]:
@@ -186,6 +186,6 @@ class BrokerMonitor:
         return run_meanwhile(self.run(), "look at the broker")
 
 
-def _log_problem(flaw: BrokerProblem) -> None:
-    tell = log.error if flaw.loses else log.warning
-    tell("broker_unfit", what=flaw.what, remedy=flaw.remedy)
+def _log_problem(problem: BrokerProblem) -> None:
+    tell = log.error if problem.loses else log.warning
+    tell("broker_unfit", what=problem.what, remedy=problem.remedy)

@@ -103,11 +103,11 @@ class DoctorTarget:
         return self.settings.gateway.model_copy(update={"sealing_keys": self.stack.gateway_sealing_keys})
 
 
-def check_folders(patient: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_folders(target: DoctorTarget) -> Iterator[DoctorFinding]:
     """Check the data folder: writable, with private permissions, on a disk with free space."""
-    data = patient.settings.data
+    data = target.settings.data
     if not data.exists():
-        maker = "the first process that needs it" if patient.foreign else "`afterturn up`"
+        maker = "the first process that needs it" if target.foreign else "`afterturn up`"
         yield report_ok("data folder", f"{data} does not exist yet; {maker} makes it")
     elif not data.is_dir() or not os.access(data, os.R_OK | os.W_OK | os.X_OK):
         yield report_failure(
@@ -119,14 +119,14 @@ def check_folders(patient: DoctorTarget) -> Iterator[DoctorFinding]:
         for name in (FILE, "api-key", "operator-key", "gateway-key", "sealing-key"):
             if (data / name).exists():
                 yield doctor_rules.judge_file_mode(str(data / name), (data / name).stat().st_mode, holds_secrets=True)
-    places = [data, *([patient.stack.postgres_dir] if patient.stack else [])]
+    places = [data, *([target.stack.postgres_dir] if target.stack else [])]
     for place in dict.fromkeys(_find_existing_folder(place) for place in places):
         yield doctor_rules.judge_free_space(str(place), shutil.disk_usage(place).free)
 
 
-def check_packages(patient: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_packages(target: DoctorTarget) -> Iterator[DoctorFinding]:
     """Check that the embedded servers' packages are installed, unless other servers are configured."""
-    if patient.foreign:
+    if target.foreign:
         return
     looks = {"embedded PostgreSQL": lambda: find_package_folder(POSTGRES_WHEEL), "embedded Valkey": find_valkey_server}
     for subject, look in looks.items():
@@ -145,17 +145,17 @@ INSTALL_EMBEDDED = "pip install --find-links wheels 'afterturn[embedded]'"
 ENGLISH_ALONE = "; understands English, other languages are found by their words (docs/languages.md)"
 
 
-async def check_model(patient: DoctorTarget) -> DoctorFinding:
+async def check_model(target: DoctorTarget) -> DoctorFinding:
     """Check that the sentence model can be loaded and verifies itself.
 
     When no worker has built its variant yet, the packaged weights are loaded: the same model, in a second instead of
     many, without leaving files behind.
     """
-    made = (patient.settings.data / "models").is_dir()
-    settings = patient.settings.embedding
+    made = (target.settings.data / "models").is_dir()
+    settings = target.settings.embedding
     chosen = settings if made else settings.model_copy(update={"variant": Variant.WEIGHTS})
     with tempfile.TemporaryDirectory() as spare:
-        embedder = create_embedder(chosen, patient.settings.data if made else Path(spare))
+        embedder = create_embedder(chosen, target.settings.data if made else Path(spare))
         try:
             await embedder.load()
         except (EmbeddingError, OSError) as error:
@@ -174,41 +174,41 @@ def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     return f"{INSTALL_EMBEDDED}; if it is damaged, remove the folder models and start again"
 
 
-def check_settings(patient: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_settings(target: DoctorTarget) -> Iterator[DoctorFinding]:
     """Check that the settings name all servers if they name any."""
-    if patient.stack is not None or not any(map(patient.url, ("database_url", "operator_url", "redis_url"))):
+    if target.stack is not None or not any(map(target.url, ("database_url", "operator_url", "redis_url"))):
         return
-    if missing := find_missing_urls(patient.settings):
+    if missing := find_missing_urls(target.settings):
         remedy = "set what is missing, as docs/operations.md shows: API and workers do not start without it"
         yield report_failure("settings", f"not set: {', '.join(missing)}", remedy)
     else:
         yield report_ok("settings", "name a database, an operator and a broker")
 
 
-def check_processes(patient: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_processes(target: DoctorTarget) -> Iterator[DoctorFinding]:
     """Check that every process of the running stack exists."""
-    if patient.foreign:
+    if target.foreign:
         return
-    if patient.stack is None:
+    if target.stack is None:
         yield report_warning(
-            "stack", f"none runs in {patient.settings.data}", "start one with `afterturn up`, if you want one"
+            "stack", f"none runs in {target.settings.data}", "start one with `afterturn up`, if you want one"
         )
         return
-    gone = [process.name for process in patient.stack.processes if not psutil.pid_exists(process.pid)]
+    gone = [process.name for process in target.stack.processes if not psutil.pid_exists(process.pid)]
     if gone:
         yield report_failure(
             "stack", f"not running: {', '.join(gone)}", "wait for `afterturn up` to start them, or see its log"
         )
     else:
-        yield report_ok("stack", f"{len(patient.stack.processes)} processes run in {patient.settings.data}")
+        yield report_ok("stack", f"{len(target.stack.processes)} processes run in {target.settings.data}")
 
 
-async def check_api(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_api(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Check that the API of the running stack, or of the remote service, is ready and accepts the key."""
-    asked = patient.stack or patient.service
+    asked = target.stack or target.service
     if asked is None:
         return
-    foreign = patient.stack is None
+    foreign = target.stack is None
     try:
         key = asked.api_key()
         async with AsyncAfterturn(asked.api, key, timeout_s=SECONDS, allow_http=asked.allow_http) as client:
@@ -230,49 +230,49 @@ async def check_api(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         yield _judge_health(asked.api, health)
 
 
-async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_postgresql(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Check the database: TLS, versions, roles, log stamp, and as the owner its migrations."""
-    url, owner_url = patient.url("database_url"), patient.url("owner_url")
+    url, owner_url = target.url("database_url"), target.url("owner_url")
     if not url:
         return
     for role, name in (("application", "database_url"), ("operator", "operator_url"), ("owner", "owner_url")):
-        if one := patient.url(name):
+        if one := target.url(name):
             yield doctor_rules.judge_tls_mode(role, tls_mode(one), local=is_local(one))
-    pooled = patient.pooled
+    pooled = target.pooled
     try:
         number, version = (await fetch_row(url, SERVER, pooled=pooled)) or (0, "unknown")
         yield doctor_rules.judge_postgresql_version(number, version)
         yield doctor_rules.judge_pgvector_version(_read_first_column(await fetch_row(url, EXTENSION, pooled=pooled)))
-        for role, one in (("application", url), ("operator", patient.url("operator_url") or url)):
+        for role, one in (("application", url), ("operator", target.url("operator_url") or url)):
             yield doctor_rules.judge_database_role(
                 role, above=bool(_read_first_column(await fetch_row(one, ABOVE_POLICIES, pooled=pooled)))
             )
         migrated = _read_first_column(await fetch_row(url, MIGRATED, pooled=pooled))
         home = bool(_read_first_column(await fetch_row(url, AT_HOME, pooled=pooled))) if migrated else None
         if pooled:
-            for one in (url, patient.url("operator_url") or url):
+            for one in (url, target.url("operator_url") or url):
                 await try_url(one, pooled=True)
     except DATABASE_ERRORS as error:
         problem = explain_failure(error, "database.url or database.operator_url")
-        remedy = problem.remedy if problem.lasting else patient.remedy("database.url")
+        remedy = problem.remedy if problem.lasting else target.remedy("database.url")
         yield report_failure("PostgreSQL", problem.what, remedy)
         return
-    yield await _check_migrations(url, owner_url, foreign=patient.foreign)
+    yield await _check_migrations(url, owner_url, foreign=target.foreign)
     if home is not None:
-        yield doctor_rules.judge_log_stamp(at_home=home, foreign=patient.foreign)
+        yield doctor_rules.judge_log_stamp(at_home=home, foreign=target.foreign)
 
 
-async def check_generation(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_generation(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Check that the model of the settings is the one whose vectors recall compares."""
-    app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
+    app, operator = SecretStr(target.url("database_url")), SecretStr(target.url("operator_url"))
     if not app or not operator:
         return
-    settings = patient.settings.embedding if patient.stack is None else patient.stack.embedding
+    settings = target.settings.embedding if target.stack is None else target.stack.embedding
     database = Database(
-        DatabaseSettings(url=app, operator_url=operator, pool_size=1, transaction_pooling=patient.pooled)
+        DatabaseSettings(url=app, operator_url=operator, pool_size=1, transaction_pooling=target.pooled)
     )
     try:
-        live, own = await read_live(database), create_embedder(settings, patient.settings.data)
+        live, own = await read_live(database), create_embedder(settings, target.settings.data)
     except (*DATABASE_ERRORS, OSError):
         # Another check reports the problem with the database, or with the model.
         return
@@ -294,13 +294,13 @@ def judge_live_model(live: Generation, own: Embedder) -> DoctorFinding:
     )
 
 
-async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_gateways(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Check the gateway targets: whether their keys can be opened here, and whether they are being called."""
-    app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
+    app, operator = SecretStr(target.url("database_url")), SecretStr(target.url("operator_url"))
     if not app or not operator:
         return
     database = Database(
-        DatabaseSettings(url=app, operator_url=operator, pool_size=1, transaction_pooling=patient.pooled)
+        DatabaseSettings(url=app, operator_url=operator, pool_size=1, transaction_pooling=target.pooled)
     )
     try:
         targets = [one for one in await GatewayTargets(database).list() if one.target.replaced_at is None]
@@ -311,29 +311,29 @@ async def check_gateways(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         return
     finally:
         await database.close()
-    access = TargetAccess(patient.gateway)
+    access = TargetAccess(target.gateway)
     unreadable = [one for one in targets if one.target.sealed_key is not None and not access.opens(one.target)]
-    named = [_describe_target(one, names=patient.names) for one in unreadable]
+    named = [_describe_target(one, names=target.names) for one in unreadable]
     yield doctor_rules.judge_gateway_keys(len(targets), named)
     for name in shut:
-        yield doctor_rules.warn_of_closed_gateway(_describe_target(gates[name], names=patient.names))
+        yield doctor_rules.warn_of_closed_gateway(_describe_target(gates[name], names=target.names))
 
 
-async def check_redis(patient: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_redis(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
     """Check Redis or Valkey: it answers, does not evict keys, and holds no other application's keys."""
-    url = patient.url("redis_url")
+    url = target.url("redis_url")
     if not url:
         return
     client = Redis.from_url(url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS, decode_responses=True)
     try:
         yield report_ok("Redis", await _describe_redis(client))
-        for one in await _check_redis_settings(patient.settings.broker, url):
+        for one in await _check_redis_settings(target.settings.broker, url):
             yield one
     except (AuthenticationError, InvalidResponse) as error:
-        flaw = broker_fitness.judge_refused_login(error)
-        yield report_failure("Redis", flaw.what, flaw.remedy)
+        problem = broker_fitness.judge_refused_login(error)
+        yield report_failure("Redis", problem.what, problem.remedy)
     except (RedisError, OSError, TimeoutError) as error:
-        yield report_failure("Redis", f"does not answer ({name_error_kind(error)})", patient.remedy("broker.url"))
+        yield report_failure("Redis", f"does not answer ({name_error_kind(error)})", target.remedy("broker.url"))
     finally:
         await client.aclose()
 
@@ -348,8 +348,8 @@ async def _check_migrations(url: str, owner_url: str, *, foreign: bool) -> Docto
         found, told = None, None
     except DATABASE_ERRORS as error:
         role, setting = ("owner", "database.owner_url") if owner_url else ("application", "database.url")
-        flaw = explain_failure(error, setting)
-        return report_failure("migrations", f"the {role} cannot connect: {flaw.what}", flaw.remedy)
+        failure = explain_failure(error, setting)
+        return report_failure("migrations", f"the {role} cannot connect: {failure.what}", failure.remedy)
     problem = judge_revision(found, told)
     return doctor_rules.judge_schema_revision(found, migrations.newest_revision(), problem, foreign=foreign)
 
@@ -376,7 +376,10 @@ async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[Doct
     subject = "Redis settings"
     if not found:
         return [report_ok(subject, "noeviction, and a database of its own")]
-    return [(report_failure if flaw.loses else report_warning)(subject, flaw.what, flaw.remedy) for flaw in found]
+    return [
+        (report_failure if problem.loses else report_warning)(subject, problem.what, problem.remedy)
+        for problem in found
+    ]
 
 
 def _judge_health(url: str, health: Health) -> DoctorFinding:

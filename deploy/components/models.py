@@ -83,13 +83,13 @@ class ModelKeeper:
             raise ModelUnreachable(f"{self.own.name} is still being loaded: ask again in a minute") from None
         return self.own
 
-    def wrong(self) -> str:
+    def explain_fault(self) -> str:
         """Return why the live model cannot be asked, with what to do, or ''."""
         return "" if self._error is None else str(self._error)
 
-    def missing(self) -> str:
+    def explain_absence(self) -> str:
         """Return why the live model can never be loaded as this process is installed, or ''."""
-        return self.wrong() if isinstance(self._error, ModelMissing) else ""
+        return self.explain_fault() if isinstance(self._error, ModelMissing) else ""
 
     def find_model(self, generation: int) -> Embedder | None:
         """Return the loaded model of a generation that does not rest; None where this process has it not."""
@@ -101,7 +101,7 @@ class ModelKeeper:
         Raises EmbeddingError where that fails; OtherModelLive is logged alone: another process may have the live model.
         """
         while not self._decided:
-            await self._look_again()
+            await self._refresh_safely()
             if not self._decided:
                 await asyncio.sleep(LOOK_S)
         if self._error is not None and not isinstance(self._error, OtherModelLive):
@@ -110,7 +110,7 @@ class ModelKeeper:
     async def run(self) -> None:
         """Follow the database until cancelled."""
         while True:
-            await self._look_again()
+            await self._refresh_safely()
             await asyncio.sleep(LOOK_S)
 
     async def close(self) -> None:
@@ -120,14 +120,14 @@ class ModelKeeper:
             await asyncio.wait([self._loading])
         await asyncio.gather(*(model.close() for model in self._models.values()))
 
-    async def _look_again(self) -> None:
+    async def _refresh_safely(self) -> None:
         try:
-            await self.look()
+            await self.refresh()
         except Exception as error:  # noqa: BLE001 - the next look tries again
             if not may_pass(error):
                 log.warning("generations_unreadable", error=type(error).__name__)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read which generation is live, load what is needed, and switch."""
         async with self._looking:
             there = {one.number: one for one in await read_generations(self._database)}

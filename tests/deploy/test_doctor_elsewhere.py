@@ -53,7 +53,7 @@ TABLE: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-async def pass_model(_patient: DoctorTarget) -> DoctorFinding:
+async def pass_model(_target: DoctorTarget) -> DoctorFinding:
     """Stand for the look at the model, which is the same everywhere and takes its time."""
     return report_ok("sentence model", "not looked at")
 

@@ -37,7 +37,6 @@ class EngineFact:
     """A fact that holds, and where it stands; `turn` is the one that a rule found it in, None: a model found it."""
 
     place: Place
-    record_id: str
     fact_id: str
     key: str
     value: str = field(repr=False)
@@ -165,7 +164,6 @@ def _read_fact(record: Record, bad: list[BadRecord], *, any_state: bool = False)
     sure = value.get("confidence")
     return EngineFact(
         place=record.place,
-        record_id=texts["id"],
         fact_id=texts["fact_id"] or texts["key"],
         key=texts["key"],
         value=texts["value"],

@@ -82,12 +82,12 @@ def test_what_a_server_refuses_to_tell_is_told_with_what_to_allow(
     let_in(client, "zq82", f"-{refused}")
     watch = BrokerMonitor(settings_of(server, "picky:zq82"))
     with capture_logs() as told:
-        assert watch.look()
+        assert watch.check()
     [line] = told
     assert line["what"] == f"{unknown} cannot be read: {refused.upper()} is refused (NoPermissionError)"
     assert f"`ACL SETUSER NAME +{refused}`" in line["remedy"]
     assert line["log_level"] == "warning"
-    assert watch.wrong() == ""
+    assert watch.explain_fault() == ""
 
 
 def test_a_refused_info_hides_nothing_else(server: EmbeddedValkey, client: "redis.Redis") -> None:
@@ -104,11 +104,11 @@ def test_a_server_that_lets_nobody_in_is_told_and_looked_at_again(
     let_in(client, "zq83")
     watch = BrokerMonitor(settings_of(server, "picky:zq82"))
     with capture_logs() as told:
-        assert not watch.look()
+        assert not watch.check()
     assert "refuses the login (AuthenticationError)" in told[0]["what"]
     assert "zq82" not in str(told)
     let_in(client, "zq82")
-    assert watch.look()
+    assert watch.check()
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,8 @@ async def test_doctor_says_of_a_server_that_answers_what_it_refuses(
 ) -> None:
     let_in(client, "zq82", "-info")
     url = settings_of(server, f"picky:{password}").url.get_secret_value()
-    patient = DoctorTarget(
-        load_settings({"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": url}).settings, None
-    )
-    seen = [finding.seen async for finding in examine_redis(patient)]
+    target = DoctorTarget(load_settings({"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": url}).settings, None)
+    seen = [finding.seen async for finding in examine_redis(target)]
     assert any(told in one for one in seen)
     assert not any("does not answer" in one for one in seen)
 
@@ -134,11 +132,11 @@ async def test_a_broker_that_was_away_is_looked_at_when_it_is_back(
     monkeypatch.setattr("deploy.local.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
     own = EmbeddedValkey(tmp_path)
     watch = BrokerMonitor(settings_of(own), every_s=0.01)
-    assert not watch.look()
+    assert not watch.check()
     async with watch.running():
-        assert watch.wrong() == ""
+        assert watch.explain_fault() == ""
         own.start()
         try:
-            await until(lambda: "allkeys-lru" in watch.wrong(), "the broker was looked at")
+            await until(lambda: "allkeys-lru" in watch.explain_fault(), "the broker was looked at")
         finally:
             own.stop()

@@ -136,8 +136,8 @@ async def test_doctor_says_what_a_database_lacks_without_a_traceback(
         "AFTERTURN_DATABASE__OPERATOR_URL": operator,
         "AFTERTURN_DATABASE__TRANSACTION_POOLING": str(old).lower(),
     }
-    patient = DoctorTarget(load_settings(told).settings, None)
-    found = [one async for one in check_postgresql(patient)] + [one async for one in check_gateways(patient)]
+    target = DoctorTarget(load_settings(told).settings, None)
+    found = [one async for one in check_postgresql(target)] + [one async for one in check_gateways(target)]
     [failed] = [one for one in found if one.verdict == "fail"]
     seen, remedy = (
         ("its sessions lack the service's defaults", "RECONNECT")

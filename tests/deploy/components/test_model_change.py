@@ -80,7 +80,7 @@ class Load:
 
         async def work() -> None:
             while True:
-                await self.keeper.look()
+                await self.keeper.refresh()
                 await self.work()
                 await asyncio.sleep(0.05)
 

@@ -87,7 +87,7 @@ async def test_the_first_process_makes_its_model_live_and_no_later_one_changes_t
         other, bundled = await start(large), await start()
     assert await states(lonely) == [("small", 24, GenerationState.LIVE)]
     for keeper in (first, other, bundled):
-        assert (keeper.wrong(), await dimension(keeper.embedder)) == ("", 24)
+        assert (keeper.explain_fault(), await dimension(keeper.embedder)) == ("", 24)
         assert pin_model(keeper.embedder).generation == first.own.generation
     warned = [line for line in logs if line["event"] == "other_model_live"]
     assert [(line["settings"], line["live"]) for line in warned] == [
@@ -118,22 +118,22 @@ async def test_every_process_follows_a_switch_a_rollback_and_a_drop(
     await new.own.load()
     await begin_build(lonely, new.own, str(tmp_path / "large"))
     for keeper in (old, new):
-        await keeper.look()
+        await keeper.refresh()
         assert await dimension(keeper.embedder) == 24
         assert [one.dimensions for one in keeper.embedder.beside] == [640]
     began = pin_model(old.embedder)
     await switch_to(lonely, incomplete=True)
     for keeper in (old, new):
-        await keeper.look()
+        await keeper.refresh()
         assert await dimension(keeper.embedder) == 640
         assert [one.dimensions for one in keeper.embedder.beside] == [24]
     assert await dimension(began) == 24, "what began with the model before ends with it"
     await roll_back(lonely)
     for keeper in (old, new):
-        await keeper.look()
+        await keeper.refresh()
         assert await dimension(keeper.embedder) == 24
     await begin_drop(lonely, new.own.generation)
-    await old.look()
+    await old.refresh()
     assert (list(old.embedder.beside), list(old.embedder.lacking)) == ([], [])
 
 
@@ -160,7 +160,7 @@ async def test_the_settings_own_model_is_loaded_to_be_built_while_another_is_liv
     own = await keeper.load_own()
     assert (own.dimensions, len(loads)) == (640, 1), "it was loaded further meanwhile"
     await begin_build(lonely, own, keeper.source)
-    await keeper.look()
+    await keeper.refresh()
     assert [one.generation for one in keeper.embedder.beside] == [own.generation]
 
 
@@ -172,15 +172,15 @@ async def test_a_process_that_has_not_the_live_model_says_what_to_do_and_embeds_
     shutil.move(folder, tmp_path / "away")
     with capture_logs() as logs:
         other = await start(model_of(tmp_path / "large", 640))
-    assert "vectors are those of small" in other.wrong()
-    assert "afterturn embeddings build" in other.wrong()
-    assert [line["next_step"] for line in logs if line["event"] == "other_model_live"] == [other.wrong()]
+    assert "vectors are those of small" in other.explain_fault()
+    assert "afterturn embeddings build" in other.explain_fault()
+    assert [line["next_step"] for line in logs if line["event"] == "other_model_live"] == [other.explain_fault()]
     with pytest.raises(OtherModelLive, match="those of small"):
         await other.embedder.embed(["train"])
     assert await states(lonely) == [("small", 24, GenerationState.LIVE)]
     shutil.move(tmp_path / "away", folder)
-    await other.look()
-    assert (other.wrong(), await dimension(other.embedder)) == ("", 24)
+    await other.refresh()
+    assert (other.explain_fault(), await dimension(other.embedder)) == ("", 24)
 
 
 async def test_the_doctor_says_whose_vectors_recall_compares_and_what_to_do(
@@ -202,7 +202,7 @@ async def test_another_model_in_the_folder_of_the_live_one_is_not_taken_for_it(s
     await start(str(folder))
     shutil.rmtree(folder)
     keeper = await start(model_of(tmp_path / "model", 64))
-    assert "vectors are those of model" in keeper.wrong()
+    assert "vectors are those of model" in keeper.explain_fault()
 
 
 async def test_a_model_that_is_beside_the_live_one_and_is_not_here_lacks_its_vectors(
@@ -212,11 +212,11 @@ async def test_a_model_that_is_beside_the_live_one_and_is_not_here_lacks_its_vec
     new = await start(model_of(tmp_path / "large", 640))
     await new.own.load()
     await begin_build(lonely, new.own, "/not/here")
-    await old.look()
+    await old.refresh()
     assert (list(old.embedder.beside), list(old.embedder.lacking)) == ([], [new.own.generation])
     assert old.find_model(new.own.generation) is None
     old.embedder.note_behind(new.own.generation)
-    await old.look()
+    await old.refresh()
     assert [one.behind for one in await read_generations(lonely)].count(True) == 1
 
 
@@ -229,9 +229,9 @@ async def test_the_endpoint_before_is_asked_until_another_model_is_live(start: S
         assert await states(lonely) == [(f"{MODEL} (remote)", 48, GenerationState.LIVE)]
         now = {"base_url": closed_port(), "model": "another", **key}
         with_both = await start(provider="remote", remote=now, former_remote=before)
-        assert (with_both.wrong(), await dimension(with_both.embedder)) == ("", 48)
+        assert (with_both.explain_fault(), await dimension(with_both.embedder)) == ("", 48)
         with_one = await start(provider="remote", remote=now)
-        assert f"vectors are those of {MODEL} (remote)" in with_one.wrong()
+        assert f"vectors are those of {MODEL} (remote)" in with_one.explain_fault()
         service.dimensions = 32
         with pytest.raises(ModelMismatch, match="32 numbers, not 48"):
             await with_both.embedder.embed(["train"])
@@ -258,9 +258,9 @@ async def test_a_remote_model_that_is_away_at_the_first_start_becomes_live_when_
         keeper = ModelKeeper(lonely, EmbeddingSettings(provider=Provider.REMOTE, remote=remote), tmp_path)
         service.fault = lambda _: PlainTextResponse("", 503)
         await keeper.load()
-        assert (keeper.wrong(), await states(lonely)) == ("", [])
+        assert (keeper.explain_fault(), await states(lonely)) == ("", [])
         service.fault = lambda _: None
         assert await dimension(keeper.embedder) == 40
-        await keeper.look()
+        await keeper.refresh()
         assert await states(lonely) == [(f"{MODEL} (remote)", 40, GenerationState.LIVE)]
         await keeper.close()

@@ -75,8 +75,8 @@ def database(system: Path, name: str, data: Path | None) -> Path:
 
 def found(data: Path) -> list[tuple[str, str]]:
     """What the doctor of a data folder says of what was left behind, and what to do."""
-    patient = DoctorTarget(load_settings({"AFTERTURN_DATA": str(data)}).settings, None)
-    return [(one.seen, one.remedy) for one in find_orphaned_databases(patient)]
+    target = DoctorTarget(load_settings({"AFTERTURN_DATA": str(data)}).settings, None)
+    return [(one.seen, one.remedy) for one in find_orphaned_databases(target)]
 
 
 def test_it_is_gone_with_the_command_and_so_is_its_database(temporary: Path, system: Path) -> None:
