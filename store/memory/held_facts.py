@@ -360,9 +360,8 @@ async def read_ranked_facts(
     """
     told, denied = settle_said(said)
     parameters = {**place, **asked.as_parameters(place["host"], place["now"]), **_as_arrays(told, denied)}
-    introduced = {
-        one.identity.subject: one.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied
-    }
+    introductions = [one for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied]
+    introduced = {one.identity.subject: one.value for one in introductions}
     parameters["introduced"] = sorted(introduced)
     parameters["called"] = [
         subject
@@ -371,9 +370,7 @@ async def read_ranked_facts(
     ]
     rows = await fetch_rows(connection, RANKED_FACTS if place.get("session") is None else IN_SESSION, parameters)
     waiting = {one.unit_id: one for one in said}
-    names = {
-        one.identity.subject: one.fact.value for one in said if one.identity.fact_id == OWN_NAME and not one.fact.denied
-    }
+    names = {one.identity.subject: one.fact.value for one in introductions}
     return [_build_fact(row, waiting.get(row.unit_id) if row.waits else None, names) for row in rows]
 
 

@@ -246,7 +246,7 @@ class SessionHistory:
         host: UUID,
         bank: UUID,
         wanted: WantedFacts,
-        session: UUID | None = None,
+        session: UUID | None,
         *,
         within: bool = False,
         waits: bool = True,

@@ -18,6 +18,7 @@ from store.replay.expected import TURNS
 from store.replay.mend import drop_stale, note_changes
 from store.replay.report import ReplayReport
 from store.replay.shadow import ASK_AGAIN, LOCK_TIMEOUT, ErasedMeanwhileError, Progress, ReplayScope, Shadow
+from store.schema import UNIT
 
 EVERYTHING = ReplayScope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
@@ -162,7 +163,7 @@ async def _run_when_quiet(
 async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: ReplayReport) -> Sequence[BankIdentity]:
     await connection.execute(CARRY, {"schema": shadow.schema})
     concerned = await digest.find_changed_banks(connection, shadow.schema, shadow.scope, report.tables)
-    await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
+    await note_changes(connection, shadow.schema, shadow.scope, any_=_have_units_changed(report))
     await connection.execute(SWAP, {"schema": shadow.schema})
     await drop_stale(connection)
     await connection.execute(DROP_BEFORE)
@@ -170,15 +171,15 @@ async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Rep
 
 
 async def _correct_rows(connection: AsyncConnection, shadow: Shadow, report: ReplayReport) -> Sequence[BankIdentity]:
-    await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
+    await note_changes(connection, shadow.schema, shadow.scope, any_=_have_units_changed(report))
     scope = {"host": shadow.scope.host, "bank": shadow.scope.bank}
     await connection.execute(APPLY, {"schema": shadow.schema, **scope})
     await drop_stale(connection)
     return ()
 
 
-def _has_difference(report: ReplayReport, table: str) -> bool:
-    return any(one.table == table and not one.equal for one in report.tables)
+def _have_units_changed(report: ReplayReport) -> bool:
+    return any(one.table == UNIT.name and not one.equal for one in report.tables)
 
 
 def _sqlstate_of(error: DBAPIError) -> str:

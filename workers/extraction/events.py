@@ -19,11 +19,9 @@ from store.memory.turn_messages import TurnMessage
 from store.retention import TierRetention
 from store.text.rules import VERSION, ExtractedFact, Extraction, Mention, Tier
 from store.text.rules.extract import format_entity_name
-from store.text.word_rules import AUTO, WordRules, rules_of
+from store.text.word_rules import WordRules
 
 Event = Mapping[str, Any]
-
-_USUAL, _USUAL_RETENTION = rules_of(AUTO), TierRetention()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ def derive_events(
     found: Extraction,
     version: str = VERSION,
     *,
-    rules: WordRules = _USUAL,
-    retention: TierRetention = _USUAL_RETENTION,
+    rules: WordRules,
+    retention: TierRetention,
 ) -> ExtractedEvents:
     """Return the events and words for what a version of an extractor found in one turn, which has messages.
 
