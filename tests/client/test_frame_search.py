@@ -45,6 +45,10 @@ def prefix_lines(text: str, mark: str) -> str:
 
 
 ALIKE = str.maketrans("aeopcx", "\u0430\u0435\u043e\u0440\u0441\u0445")
+SMALL_CAPITALS = str.maketrans(
+    "aceimorsuvwz", "\u1d00\u1d04\u1d07\u026a\u1d0d\u1d0f\u0280\ua731\u1d1c\u1d20\u1d21\u1d22"
+)
+RAISED = str.maketrans("acefimnorsuy", "\u1d43\u1d9c\u1d49\u1da0\u2071\u1d50\u207f\u1d52\u02b3\u02e2\u1d58\u02b8")
 #: What quotes, prints, sends or imitates a frame does to it.
 CHANGES: Mapping[str, Callable[[str], str]] = {
     "as it is": str,
@@ -84,6 +88,19 @@ CHANGES: Mapping[str, Callable[[str], str]] = {
     "with soft hyphens": lambda text: text.replace("m", "m\u00ad"),
     "in full width": lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
     "in letters that look alike": lambda text: text.translate(ALIKE),
+    "in small capitals": lambda text: text.translate(SMALL_CAPITALS),
+    "in raised letters": lambda text: text.translate(RAISED),
+    "with accents": lambda text: "".join(f"{sign}\u0301" if sign.isalpha() else sign for sign in text),
+    "with letters of one sign and their accent": lambda text: text.replace("e", "\u00e9").replace("o", "\u00f6"),
+    "with letters apart": " ".join,
+    "with colours within its words": lambda text: re.sub(r"(?<=mem)(?=ory)|(?<=Unt)(?=rus)", "\x1b[1m", text),
+    "with marked-up words": lambda text: re.sub(r"[\w]+", r'<span class="k">\g<0></span>', text),
+    "with long escapes of Unicode": lambda text: "".join(f"\\U{ord(sign):08x}" for sign in text),
+    "with escapes in braces": lambda text: "".join(f"\\u{{{ord(sign):x}}}" for sign in text),
+    "in hexadecimal digits apart": lambda text: text.encode().hex(" "),
+    "in hexadecimal numbers": lambda text: ", ".join(f"0x{one:02x}" for one in text.encode()),
+    "in base64 that is quoted": lambda text: prefix_lines(base64.encodebytes(text.encode()).decode().strip(), "> "),
+    "in base64 of UTF-16": lambda text: base64.b64encode(text.encode("utf-16-le")).decode(),
 }
 #: Those that leave nothing of what was recalled readable in a test by its words.
 WORDS = [word for word in SAID.split() if len(word) > 4]
@@ -339,6 +356,10 @@ UNREADABLE = {
     "in base64",
     "in base64 of mail",
     "in hexadecimal digits",
+    "in hexadecimal digits apart",
+    "in hexadecimal numbers",
+    "in base64 that is quoted",
+    "in base64 of UTF-16",
 }
 MARKS = {name: change for name, change in CHANGES.items() if name not in UNREADABLE}
 
@@ -357,7 +378,18 @@ def test_a_perimeters_mark_is_known_in_any_form_and_once_disarmed_no_more(name: 
 
 
 @each_row(
-    "text", ["[MEMORYLESS]", "[the memory]", "memory [", "in memory: id of x", "memory usage: 5", "[_MEMORY x", "[1]"]
+    "text",
+    [
+        "[Memory Management](https://x.example)",
+        "[memory leak id=3]",
+        "[MEMORYLESS]",
+        "[the memory]",
+        "memory [",
+        "in memory: id of x",
+        "memory usage: 5",
+        "[_MEMORY x",
+        "[1]",
+    ],
 )
 def test_brackets_around_other_words_are_no_mark(text: str) -> None:
     assert find_marks(text) == []

@@ -68,7 +68,8 @@ _GAP, _NARROW_GAP = 64, 8
 #: and with the mark's fields. Its letters may stand apart.
 _MARK_WORD = r"\W{0,3}".join("memory")
 _MARK = re.compile(
-    rf"\[\W{{0,9}}({_MARK_WORD})(?!\w)|(?<!\w)({_MARK_WORD})(?=\W{{0,9}}(?:id\W{{0,3}}[=:].{{0,80}}?)?\b(?:scope|ns)\W{{0,3}}[=:])",
+    rf"\[\W{{0,9}}({_MARK_WORD})(?!\w|[ \t](?!(?:id|scope|ns|org)\b)[a-z]{{3}})"
+    rf"|(?<!\w)({_MARK_WORD})(?=\W{{0,9}}(?:id\W{{0,3}}[=:].{{0,80}}?)?\b(?:scope|ns)\W{{0,3}}[=:])",
     re.IGNORECASE,
 )
 #: A line of a frame, beside the note: an item or a directive, a heading, or what was left out.
@@ -114,15 +115,20 @@ _LEAST_BEGINNING = len(f"<{REFERENCE}>\n") + 4
 _LINE_MARK = re.compile(r"[ \t]*(?:[>+|#*;%-]|//|\d{1,6}[ \t]*[:|)\u2192\t])")
 _ONLY_MARKS = re.compile(r"(?:[ \t>+|#*;%/\u2192:)\-]|\d)*")
 #: How a text may hide letters in escapes, so that the words of a frame are not seen in it.
-_HIDDEN_LETTERS = re.compile(r"&#|%[46]\d|\\[ux]0{0,2}[46]|=[46]\d", re.IGNORECASE)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}(?:\r?\n[A-Za-z0-9+/_-]+={0,2})*")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){24,}")
+_HIDDEN_LETTERS = re.compile(
+    r"&#|%[46]\d|\\[ux]\{?0{0,6}[46]|=[46]\d|\\1[0-7]{2}"
+    r"|m[ \t]{1,3}e[ \t]{1,3}m[ \t]{1,3}o|me?m?o?r?y?_?(?:\x1b\[|<)",
+    re.IGNORECASE,
+)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}(?:\r?\n[ \t>|]{0,8}[A-Za-z0-9+/_-]+={0,2})*")
+_HEX = re.compile(r"(?:(?:0x)?[0-9a-fA-F]{2}[ ,:]{0,2}){24,}")
 _MARKER = b"memory_"
 _BASE64_MARKERS = tuple(
-    base64.b64encode(b"\0" * shift + _MARKER).decode()[-(-shift * 8 // 6) : (shift + len(_MARKER)) * 8 // 6]
+    base64.b64encode(b"\0" * shift + marker).decode()[-(-shift * 8 // 6) : (shift + len(marker)) * 8 // 6]
+    for marker in (_MARKER, _MARKER.decode().encode("utf-16-le"))
     for shift in range(3)
 )
-_HEX_MARKER = _MARKER.hex()
+_HEX_MARKER = re.compile("[ ,:x0]{0,4}".join(f"{one:02x}" for one in _MARKER), re.IGNORECASE)
 
 
 def strip_frames(text: str) -> str:
@@ -202,7 +208,9 @@ def _may_hold(text: str) -> bool:
         return True
     if may_hold_piece(low):
         return True
-    return _HIDDEN_LETTERS.search(low) is not None or _HEX_MARKER in low or any(one in text for one in _BASE64_MARKERS)
+    if _HIDDEN_LETTERS.search(low) or ("6d" in low and _HEX_MARKER.search(low)):
+        return True
+    return any(one in text for one in _BASE64_MARKERS)
 
 
 def _is_ours(tag: str, inside: str | None) -> bool:
@@ -456,21 +464,22 @@ def _find_encoded(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of base64 and hexadecimal digits that hold a frame."""
     if any(one in text for one in _BASE64_MARKERS):
         for found in _BASE64.finditer(text):
-            digits = re.sub(r"[\r\n=]", "", found[0]).translate({45: "+", 95: "/"})
+            digits = re.sub(r"[\r\n= \t>|]", "", found[0]).translate({45: "+", 95: "/"})
             if _holds_frame(digits, lambda told: base64.b64decode(told + "=" * (-len(told) % 4))):
                 yield found.span()
-    if _HEX_MARKER in text.lower():
+    if _HEX_MARKER.search(text):
         for found in _HEX.finditer(text):
-            if _holds_frame(found[0], bytes.fromhex):
+            if _holds_frame(re.sub(r"0x|[ ,:]", "", found[0]), bytes.fromhex):
                 yield found.span()
 
 
 def _holds_frame(digits: str, decode: Callable[[str], bytes]) -> bool:
     try:
-        told = decode(digits).decode(errors="replace")
+        told = decode(digits)
     except (ValueError, binascii.Error):
         return False
-    return any(_OWN_FORM.search(told) or any(_find_in_view(told, view, ())) for view in read_views(told))
+    text = told.decode("utf-16-le" if told[1:20:2].count(0) > len(told[1:20:2]) // 2 else "utf-8", errors="replace")
+    return any(_OWN_FORM.search(text) or any(_find_in_view(text, view, ())) for view in read_views(text))
 
 
 def _find_beginning(text: str) -> Iterator[tuple[int, int]]:

@@ -44,6 +44,32 @@ _LOOK_ALIKES |= {
     for sign in map(chr, range(begin, end))
     if (plain := unicodedata.normalize("NFKC", sign)).isascii()
 }
+#: Small capitals, raised letters, and those of Armenian that are drawn like Latin ones.
+_LOOK_ALIKES |= dict(
+    zip(
+        "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18\u0280\ua731\u1d1b\u1d1c\u1d20"
+        "\u1d21\u028f\u1d22\u0570\u0578\u0585\u057d",
+        "abcdefghijklmnoprstuvwyzhnou",
+        strict=True,
+    )
+)
+_ACCENTED = (
+    *((0xC0, 0x180), (0x1E00, 0x1F00), (0x2B0, 0x2B9), (0x2E0, 0x2E5), (0x1D2C, 0x1D6B), (0x1D9B, 0x1DC0)),
+    (0x2071, 0x2080),
+)
+#: Letters with an accent, and raised ones: only the letter counts.
+_LOOK_ALIKES |= {
+    sign: plain
+    for begin, end in _ACCENTED
+    for sign in map(chr, range(begin, end))
+    if (plain := "".join(one for one in unicodedata.normalize("NFKD", sign) if one.isascii())).isalpha()
+}
+#: An accent of its own.
+_ACCENT = re.compile("[\u0300-\u036f]")
+#: What colours a terminal's text, and HTML's tags within a line of it.
+_COLOUR = re.compile(
+    r"\x1b\[[0-9;]{0,32}[A-Za-z]|</?(?:span|b|i|em|strong|mark|code|u|font|wbr)(?:[ \t][^<>]{0,256})?/?>", re.IGNORECASE
+)
 _TRANSLATED = str.maketrans(_LOOK_ALIKES)
 _FOREIGN = re.compile(f"[{''.join(map(re.escape, _LOOK_ALIKES))}]")
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -62,7 +88,7 @@ _LINE_MARK = re.compile(
 )
 #: Each form begins with a letter of its own, so that a search skips all others at once.
 _ESCAPE = re.compile(
-    r"\\u\{[0-9a-f]{1,6}\}|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
+    r"\\u\{[0-9a-f]{1,6}\}|(?-i:\\U)[0-9a-f]{8}|\\u[0-9a-f]{4}|\\[01][0-7]{2}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
     r"|&#x[0-9a-f]{1,6};?|&#[0-9]{1,7};?|&(?:[a-z][a-z0-9]{1,24});"
     r"|%[0-9a-f]{2}(?:%[0-9a-f]{2})*|=\r?\n|=[0-9A-F]{2}(?:=[0-9A-F]{2})*",
     re.IGNORECASE,
@@ -150,13 +176,15 @@ def fold_letters(text: str) -> str:
     """Return the text in ASCII's small letters, as far as its letters look like ASCII's, without invisible ones."""
     if text.isascii():
         return text.lower()
-    return INVISIBLE.sub("", text).translate(_TRANSLATED).lower()
+    return _ACCENT.sub("", INVISIBLE.sub("", text)).translate(_TRANSLATED).lower()
 
 
 def _clean(view: TextView) -> TextView:
     """Return the view without line marks and invisible characters, its look-alikes as ASCII."""
+    view = _rewrite(view, _COLOUR, lambda _: "")
     if not view.text.isascii():
         view = _rewrite(view, INVISIBLE, lambda _: "")
+        view = _rewrite(view, _ACCENT, lambda _: "")
         view = _rewrite(view, _FOREIGN, lambda found: _LOOK_ALIKES[found[0]])
     return _rewrite(view, _LINE_MARK, lambda _: "")
 
@@ -196,6 +224,8 @@ def _unescape(found: re.Match[str]) -> str:
         return unquote(sign)
     if sign[0] == "=":
         return "" if sign[1] in "\r\n" else bytes.fromhex(sign.replace("=", "")).decode(errors="replace")
+    if sign[1].isdigit():
+        return chr(int(sign[1:], 8))
     if sign[1] not in "uUxX":
         return _SIGNS.get(sign[1], sign[1])
     number = int(sign[2:].strip("{}"), 16)
