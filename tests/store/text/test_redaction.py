@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
@@ -280,3 +281,12 @@ def test_no_search_looks_at_more_than_a_window_of_a_text_without_secrets(monkeyp
     monkeypatch.setattr(redaction, "_KEYS", tuple(rules))
     assert find_secrets("postgres://" * 50_000) == []
     assert max(seen) <= redaction.WINDOW
+
+
+def test_no_token_is_shorter_than_what_is_looked_for_first_and_none_holds_a_space() -> None:
+    patterns = [rule.pattern.pattern for rule in redaction._TOKENS]
+    assert len(patterns) > 150
+    # WHY private: `re` tells nobody else how short a match may be.
+    assert min(_parser.parse(pattern).getwidth()[0] for pattern in patterns) == redaction.SHORTEST_TOKEN
+    spaced = re.compile(r"(?<!SSWS) |\\s|\.[*+{]|\[\^")
+    assert [pattern for pattern in patterns if spaced.search(pattern)] == []
