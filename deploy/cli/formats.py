@@ -5,7 +5,7 @@ Every parser yields turns, and bad lines with their numbers, in the order of the
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -13,11 +13,11 @@ from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from deploy.cli.agent_files import parse_agent_file
-from deploy.cli.bounded_lines import BOM, read_lines
+from deploy.cli.bounded_lines import BOM, Line, read_lines
 from deploy.cli.chat import SessionChoice, parse_chat_turns
 from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
-from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript, may_speak
+from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript, select_speakers
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
 from producers.turns.items import is_item
 
@@ -198,24 +198,27 @@ def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
 
 
 def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iterator[Parsed]:
-    names = TurnNames()
-    for line in read_lines(stream, longest):
+    names, lines = TurnNames(), [*read_lines(stream, longest)]
+    found = [NAMED.fullmatch((line.text or "").strip()) for line in lines]
+    speakers = select_speakers(one["name"].strip() for one in found if one)
+    for line, said in zip(lines, found, strict=True):
         if line.text is None:
             yield BadLine(line.number, line.error, line.offset)
-        elif line.text.strip():
-            yield _parse_transcript_line(line.text.strip(), line.number, line.offset, session_name, names)
+        elif said is None and line.text.strip():
+            yield BadLine(line.number, "not `Name: text`", line.offset)
+        elif said is not None:
+            yield _parse_spoken(line, said, speakers, session_name, names)
 
 
-def _parse_transcript_line(line: str, number: int, offset: int, session_name: str, names: TurnNames) -> Parsed:
-    found = NAMED.fullmatch(line)
-    if found is None:
-        return BadLine(number, "not `Name: text`", offset)
-    name, text = found["name"].strip(), found["text"]
-    if not may_speak(name):
-        return BadLine(number, "a remark, a field or a log's line, under whose name nobody speaks", offset)
+def _parse_spoken(
+    line: Line, said: re.Match[str], speakers: Container[str], session_name: str, names: TurnNames
+) -> Parsed:
+    name, text = said["name"].strip(), said["text"]
+    if name not in speakers:
+        return BadLine(line.number, "a remark, a field or a log's line, under whose name nobody speaks", line.offset)
     role = ROLE_NAMES.get(name.lower(), "user")
     turn = NewTurn(session_name, [Message(role, text, name)], names.take(names.digest(role, name, text)))
-    return check_turn(turn, number, offset)
+    return check_turn(turn, line.number, line.offset)
 
 
 def _refuse_constant(name: str) -> float:

@@ -1,7 +1,8 @@
 """Tells a transcript of people from logs, settings and documents, whose lines look like `Name: text` as well. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
 #: Names that say which role speaks, in lower case.
@@ -23,6 +24,7 @@ _FIELDS = frozenset(
     ports volumes environment services command time timestamp start end begin duration level message msg note
     notes todo fixme hint tip example examples usage default returns raises args arguments options output input
     result results step question answer q a problem solution cause reason action category tags tag topic
+    transcript recording attachment attachments link links re aw wg fwd score translation sfx sound music lyrics poll
     attendees participants agenda decision decisions minutes apologies owner assignee reporter deadline objective
     requirements expected actual birthday mobile fax brand model colour born died occupation nationality
     betreff gesendet objet envoyé asunto enviado oggetto inviato onderwerp verzonden ämne emne skickat assunto temat
@@ -59,8 +61,17 @@ _NUMBERED = re.compile(
     r"(?:\d{1,3}|[A-Z])",
     re.IGNORECASE,
 )
-#: Signs of settings and lists: a key without a value, a dash, a comment, a document's mark, an indented key.
-_SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|\s*#.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
+#: How a name begins: with a letter or a sign that is no mark of a list, a quotation or a heading.
+_BEGINNING = re.compile(r"(?=.*[^\W\d_])[^>#*|~+=<\-\d\s]")
+#: A small word behind another one, that is no part of a name ("van", "de"), or a sign that no name has.
+_PHRASE = re.compile(
+    r"^\S+ (?:.* )?(?!(?:van|von|de|der|den|del|della|di|da|dos|du|la|le|el|al|bin|ibn|ben|zu|zum|zur|und|and|y|e|af|av"
+    r"|the|of|vom|ter|ten)\b)[a-z]|[+=/\\]",
+)
+#: For so many lines of people one other line `Name: text` may stand among them.
+_OTHERS = 4
+#: Signs of settings and lists: a key without a value, a dash, a document's mark, an indented key.
+_SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
 _WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]*")
 #: Of this many named lines on, one name must occur again, and of this many most of them.
 _FEW, _MANY = 4, 6
@@ -71,18 +82,30 @@ _WORDS = 6
 def is_transcript(lines: Sequence[str]) -> bool:
     """Return whether these lines, the first of a file, are what people said to each other, each with a name before it.
 
-    At least half must be `Name: text` with names as people or roles have them; names come again in a longer text, since
-    a list of fields has each of them once.
+    At least half must be `Name: text` with names as people or roles have them, and few with others; names come again in
+    a longer text, since a list of fields has each of them once.
     """
     said = [line for line in lines if line.strip()]
     if any(_SETTINGS.fullmatch(line.rstrip()) for line in said):
         return False
     names = [found["name"].strip() for line in said if (found := NAMED.fullmatch(line.strip()))]
     names = [name for name in names if not _is_remark(name)]
-    if not names or 2 * len(names) < len(said) or not all(map(_is_name, names)):
+    people = select_speakers(name for name in names if _is_name(name))
+    spoken = [name for name in names if name in people]
+    others = len(names) - len(spoken)
+    if not spoken or 2 * len(spoken) < len(said) or (others and others > len(spoken) // _OTHERS):
         return False
-    most = len(names) if len(names) < _FEW else len(names) - 1 if len(names) < _MANY else len(names) // 2
-    return len(set(names)) <= most
+    most = len(spoken) if len(spoken) < _FEW else len(spoken) - 1 if len(spoken) < _MANY else len(spoken) // 2
+    return len(set(spoken)) <= (min(most, len(spoken) - 1) if others else most)
+
+
+def select_speakers(names: Iterable[str]) -> set[str]:
+    """Return the names under which somebody speaks in a transcript, of those that stand before its lines.
+
+    A sentence with a colon in it begins like a name ("We agreed: nothing"): it stands there once.
+    """
+    counted = Counter(name for name in names if may_speak(name))
+    return {name for name, count in counted.items() if count > 1 or not _PHRASE.search(name)}
 
 
 def may_speak(name: str) -> bool:
@@ -90,7 +113,9 @@ def may_speak(name: str) -> bool:
     own = name.lower()
     if own in ROLE_NAMES or own in _MAY_SPEAK or _NUMBERED.fullmatch(name):
         return True
-    return not _is_remark(name) and own not in _FIELDS and not _MACHINE.fullmatch(name)
+    if _is_remark(name) or own in _FIELDS or _MACHINE.fullmatch(name) or not _BEGINNING.match(name):
+        return False
+    return not name.endswith(("Error", "Exception", "Warning"))
 
 
 def _is_remark(name: str) -> bool:

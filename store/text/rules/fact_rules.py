@@ -23,6 +23,13 @@ _INTO = (
     "|nuts|passionate) about|(?:very |really )?(?:keen on|fond of))"
     "|i(?: really| absolutely| simply| just)? adore"
 )
+_LOVED = "i(?: really| absolutely| simply| just| still| also| do)? (?:love(?: love)*|enjoy)"
+_OF_NOW = (
+    "my|your|our|his|her|their|the|an?|it|its|this|that|these|those|them|him|us|you|what|when|where|how|who|all|both"
+    "|being|every\\w*|any\\w*|some|each|one|no|me|ya?|ur?|people|such|more|most|lots|much|so|very|too|same|almost"
+    "|options?|versions?|numbers?|chatting|talking|to|\\d+|day|week|month|year"
+)
+_OF_THIS = "[^.!?\\n]{0,40} (?:it|this|these|those|that|you|your)"
 
 #: The rule of the speaker's own name, which introductions state as well (`introductions.py`).
 OWN_NAME = Rule(
@@ -129,6 +136,18 @@ RULES = (
         "{who} loves {value}.",
         needs=("love", "enjoy"),
         shape=ValueShape.DOING,
+        many=True,
+    ),
+    Rule(
+        compile_phrase(f"(?:{_LOVED})(?! (?:{_OF_NOW})\\b)(?!{_OF_THIS}\\b)"),
+        "user_like",
+        "like",
+        "love",
+        Tier.L2,
+        0.85,
+        "{who} loves {value}.",
+        needs=("love", "enjoy"),
+        shape=ValueShape.TOPIC,
         many=True,
     ),
     Rule(

@@ -32,6 +32,13 @@ _ELEMENT = re.compile(
     r"|<([a-z][\w-]{0,30})\b[^<>]{0,200}>[^<]{0,2000}</\3\s*>",
     re.IGNORECASE | re.DOTALL,
 )
+# Both sides of a merge's conflict, an environment of LaTeX, rows that a database answered, steps of a test in words.
+_ENCLOSED = re.compile(
+    r"^<{7} .*?(?:^>{7} [^\n]*|\Z)|\\begin\{(\w{1,30}\*?)\}.*?(?:\\end\{\1\}|\Z)"
+    r"|^[ \t]*-{3,}(?:\+-{2,})*[ \t]*\n(?:[^\n]*\n){1,100}?\(\d{1,9} rows?\)"
+    r"|^[ \t]*Given [^\n]*\n(?:[ \t]*(?:And|But|When|Then|Given) [^\n]*(?:\n|\Z))+",
+    re.DOTALL | re.MULTILINE,
+)
 _FAILURE = re.compile(r"(?<![\w.])(?:\w{1,60}\.){0,8}\w{0,60}(?:Error|Exception|Warning|Panic)(?:\[\w{1,12}\])?:[^\n]*")
 
 # -- whole lines
@@ -50,23 +57,27 @@ _LOGGED = re.compile(
     r"|[\[<(]?(?-i:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE|VERBOSE)[\])>]?(?:[:|\s-]|$)"
     rf"|\[{_CLOCK}, \d{{1,4}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}\]|[IWEF]\d{{4}} {_CLOCK}\s"
     r"|[\w.-]{1,40}[_-]\d{1,3}\s{1,20}\| |RT @\w{1,30}:"
+    r"|[\w./-]{1,80}\.\w{1,8}:\d{1,6}:|\^?[0-9a-f]{7,40} \("
     r"|[VDIWEF]/[\w.]{1,40}:|\w{1,20}(?:\[\d{1,7}\])?: (?:error|warning|fatal):",
     re.IGNORECASE,
 )
 _TRACED = re.compile(
     r"\s*(?:Traceback \(most recent call last\)|File \"[^\"\n]{1,300}\", line \d|at [\w$.<>/]{1,200}[ (:]"
     r"|Caused by: |Exception in thread |Uncaught |panic: |goroutine \d|thread '[^'\n]{0,80}' panicked"
-    r"|(?:error|fatal|warning)(?:\[\w{1,12}\])?: |--> |E\s{2,}\w|npm ERR! |assert(?:ion)? (?:failed|`))",
+    r"|(?:error|fatal|warning)(?:\[\w{1,12}\])?: |--> |E\s{2,}\S|npm ERR! |assert(?:ion)? (?:failed|`))",
 )
 _DIFF_HEAD = re.compile(r"diff --git |@@ -\d|Index: \S|(?:---|\+\+\+) [\w/.\"]|\*\*\* [\w/.]")
 _DIFF_LINE = re.compile(r"[-+ @\\]|index [0-9a-f]|new file|deleted file|rename |similarity |old mode|new mode")
 _CHANGED = re.compile(r"([-+])(?![-+\s\d])")
-_PROMPT = re.compile(r"\s{0,3}(?:\$|#|%|>>>|\.\.\.|[\w.-]{1,30}@[\w.-]{1,40}[:\s][^\n$#]{0,60}[$#]|In \[\d{1,4}\]:) \S")
+_PROMPT = re.compile(
+    r"\s{0,3}(?:\$|#|%|>>>|\.\.\.|[\w.-]{1,30}@[\w.-]{1,40}[:\s][^\n$#]{0,60}[$#]|(?:In|Out) ?\[\d{1,4}\]:) \S"
+)
 _ROW = re.compile(r"\s*\|[^\n]*\|\s*$")
 _CODE_LINE = re.compile(
     r"\s*(?:(?:def|class|fn|func|function|public|private|static|const|let|var|import|from|return|print|echo|select"
     r"|insert|assert|if|for|while|raise|throw)\b[^\n]{0,300}[({;=:]\s*(?:$|[\"'\w\[{(])[^\n]*[)};:\]]\s*$"
     r"|[\w.\[\]\"']{1,60}\s*(?:=|:=|\+=|=>|->)\s*\S|[\w.]{1,60}\(|echo |//|/\*|\*/|<!--|#!|#include|\{|\}"
+    r"|(?:puts|print|echo|return|end|require|local|set)\b[^\n]{0,300}\s# "
     r"|\"[\w $.-]{1,60}\"\s*:|\\[a-z]{2,20}\*?[{\[])"
 )
 _SETTING = re.compile(r"\s*(?:- )?([A-Za-z_][\w.-]{0,60}):(?:\s|$)")
@@ -86,13 +97,16 @@ _MAIL = re.compile(
     rf"(?:On|Am|Le|El|Il|Op|Em)\b[^\n]{{3,200}}\b{_SAYS}[^\n:]{{0,80}}\s?:\s*$"
     r"|[>\s]*-{2,}\s*(?:original|forwarded|weitergeleitete|urspr\u00fcngliche)[^\n]{0,40}"
     r"|begin forwarded message|(?:from|von|de|da|subject|betreff|objet|asunto|oggetto): [^\n]{1,200}$"
+    r"|(?:ingredients|directions|zutaten|zubereitung|ingr\u00e9dients)\s?:\s*$|(?-i:(?:INT|EXT)\. [A-Z])"
     r"|_{10,}\s*$|HTTP/\d(?:\.\d)? \d{3}\b[^\n]*$",
     re.IGNORECASE,
 )
 _OPENS = r"(?:^|[.!?\n,;]\s{0,3}|\b(?:please|can you|could you|would you|help me|kindly)\s{1,3})"
+_DASH = r"\s[-\u2013\u2014](?=\s)"
 _COLON = r"\s?:(?=\s|$|[\"'\u201c\u2018\u201e])"
 _OPENED_SAYING = re.compile(
-    rf"\b(?<!as I )(?<!like I ){_SAYS}(?: (?:this|that|to me|me|us|back|as follows|in \w{{1,20}})){{0,2}}{_COLON}",
+    rf"\b(?<!as I )(?<!like I ){_SAYS}(?: (?:this|that|to me|me|us|back|as follows|in \w{{1,20}})){{0,2}}"
+    rf"(?:{_COLON}|{_DASH})",
     re.IGNORECASE,
 )
 _WORK = (
@@ -111,11 +125,18 @@ _MATTER = (
     r"|quotations?|sayings?|lines?|inputs?|examples?|samples?|character sheets?|descriptions?|tickets?|repl(?:y|ies)"
     r"|drafts?|captions?|speech(?:es)?|voicemails?"
     r"|novels?|bios?|documents?|json|yaml|html|csv|readme|configs?|strings?|prompts?|translations?|subtitles?|verses?"
-    r"|chorus|jokes?|headlines?|slogans?|mottos?)"
+    r"|chorus|jokes?|headlines?|slogans?|mottos?|flash ?cards?|dictations?|exercises?|case stud(?:y|ies)|scenarios?)"
 )
 _OPENED_WORK = re.compile(
     rf"{_OPENS}{_WORK}\b[^\n:]{{0,120}}?{_COLON}"
     rf"|(?<!for the )(?<!for my )(?<!for a )(?<!for this )\b{_MATTER}\b(?:[^\n:.!?]{{0,60}}?)?{_COLON}",
+    re.IGNORECASE,
+)
+# "What is this poem about?" and "Translate the above": the text stands below, or above.
+_ASKED_OF = re.compile(rf"\b(?:this|these) (?:\w{{1,20}} )?{_MATTER}\b[^\n.!?]{{0,60}}\?[ \t]*\n", re.IGNORECASE)
+_ASKED_OF_ABOVE = re.compile(
+    rf"{_OPENS}{_WORK}\b[^\n.!?]{{0,40}}?\b(?:(?:the|all|everything|what is) (?:text )?above|{_MATTER} above"
+    r"|(?:previous|preceding) text)\b",
     re.IGNORECASE,
 )
 # A letter on one line, and what is to be done with it: "Dear Sir, I live in Hull. Can you fix the grammar?"
@@ -135,6 +156,8 @@ _FICTION = re.compile(
     r"|\bfirst[- ]person\b|\b(?:perspective|point of view|viewpoint|shoes) of\b|\bi (?:dreamt|dreamed) (?:that|of"
     r"|about|i)\b"
     rf"|\b(?:tell|writ(?:e|ing))(?: me| us)? (?:an?|the|some|another) (?:\w{{1,20}} ){{0,3}}{_TELLING}\b"
+    r"|\b(?:answer|reply|respond|speak|talk) as (?:if|though|him|her|them|an?|the)\b"
+    r"|\bfor the sake of (?:the )?argument\b"
     r"|\byou are now\b|\bsample (?:bio|text|profile)\b|\bas a (?:joke|test|thought experiment)\b",
     re.IGNORECASE,
 )
@@ -149,6 +172,7 @@ _HEAD = re.compile(
     rf"(?:[ \t]+[\u2014\u2013-])?[ \t,]+\(?\[?(?:(?:today|yesterday) at )?{_CLOCK}[\])]?\s*$"
     r"|[ \t]*(?:\d\d:)?\d\d:\d\d[.,]\d{3} --> (?:\d\d:)?\d\d:\d\d[.,]\d{3}"
     r"|[ \t]{0,3}(?:\$|>>>|[\w.-]{1,30}@[\w.-]{1,40}[: ][^\n$#]{0,60}[$#]) (?-i:[a-z./])[^\n]*$"
+    r"|[ \t]{0,3}(?:[\w-]{1,30}[=-][#>]|(?:mysql|sqlite|mariadb)(?: \[\w{1,30}\])?>) [^\n]*$"
     r"|[ \t]{0,3}(?:PS )?[A-Z]:\\[^\n>]{0,120}>[^\n]*$|thread '[^'\n]{0,80}' panicked[^\n]*$",
     re.IGNORECASE,
 )
@@ -176,7 +200,7 @@ def find_repeated(text: str, author: str | None = None) -> list[Span]:
 
     Lines labelled with the author's own name are the author's.
     """
-    spans = [match.span() for pattern in (_QUOTED, _ELEMENT, _FAILURE) for match in pattern.finditer(text)]
+    spans = [match.span() for pattern in (_QUOTED, _ELEMENT, _ENCLOSED, _FAILURE) for match in pattern.finditer(text)]
     lines = [*_split_lines(text)]
     name = canonical_name(author or "")
     spans += [*_repeated_lines(lines, name), *_opened_texts(text, lines, name)]
@@ -288,6 +312,16 @@ def _find_letter(lines: Sequence[_Line], author: str) -> Iterator[Span]:
             return
 
 
+def _find_asked_texts(text: str) -> Iterator[Span]:
+    """Yield the text that a sentence before or behind it asks to be worked on."""
+    if _DEAR.match(text) and (asked := _ASKED_WORK.search(text)):
+        yield 0, asked.start()
+    if asked := _ASKED_OF_ABOVE.search(text):
+        yield 0, asked.start()
+    if asked := _ASKED_OF.search(text):
+        yield asked.end(), len(text)
+
+
 def _opened_texts(text: str, lines: Sequence[_Line], author: str) -> Iterator[Span]:
     """Yield the rest of the text behind the head of a mail or of a text to work on, and paragraphs of fiction."""
     whole = len(text)
@@ -295,12 +329,11 @@ def _opened_texts(text: str, lines: Sequence[_Line], author: str) -> Iterator[Sp
     if heads:
         yield heads[0].start, whole
     yield from _find_letter(lines, author)
-    if _DEAR.match(text) and (asked := _ASKED_WORK.search(text)):
-        yield 0, asked.start()
     for line in lines:
         if _HEAD.match(line.text):
             stop = _PARAGRAPH_END.search(text, line.end)
             yield line.start, stop.start() if stop else whole
+    yield from _find_asked_texts(text)
     for work in _OPENED_WORK.finditer(text):
         if not _MARKED.match(text, work.end()):
             yield work.end(), whole

@@ -182,7 +182,8 @@ _ASKED_BEFORE = re.compile(
 # "Oh sure, I love waiting", "yeah because I love Mondays": the opposite is meant.
 _SARCASTIC = re.compile(
     r"\b(?:oh,? (?:sure|great|joy|yes|yeah|yay|of course)|yeah,? (?:because|right|sure)"
-    r"|(?:right|sure|great|of course),? because)[,\u2014\u2013 ]*(?:obviously |clearly |totally )?$",
+    r"|(?:right|sure|great|of course),? because|^\W*(?:oh|wow|great|fantastic|awesome|perfect|brilliant|lovely|yay))"
+    r"[,\u2014\u2013 ]*(?:obviously |clearly |totally )?$",
     re.IGNORECASE,
 )
 _LOVES = re.compile(r"i (?:\w{2,10} ){0,2}(?:love|enjoy|like|adore)\b", re.IGNORECASE)

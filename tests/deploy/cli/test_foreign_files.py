@@ -734,6 +734,12 @@ def test_each_line_of_a_transcript_is_its_own_speaker_s_whatever_ends_it(end: st
     "place, line",
     [
         *((1, f"{remark}: bring it") for remark in ("Note", "PS", "Update 2", "TODO", "Hinweis")),
+        *((2, f"{field}: bring it") for field in ("Date", "Agenda", "KeyError", "We agreed", "Re", "UTC+2", "#canoe")),
+        *(
+            (3, f"{field}: bring it")
+            for field in ("42", "> Bo", "Meeting ended", "Transcript", "And then all of us said")
+        ),
+        (2, "# Part two"),
         *((60, f"{remark}: bring it") for remark in ("Note", "PS", "Update", "Thread-1", "Agenda", "ERROR")),
     ],
 )

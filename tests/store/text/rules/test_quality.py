@@ -16,7 +16,7 @@ SETS = {"first": ("labelled.jsonl", "labelled_more.jsonl"), "blind": ("blind.jso
 AT_LEAST = {"first": 300, "blind": 100}
 HELD = {"first": (0.85, 0.75), "blind": (0.85, 0.75)}
 #: What this version of the rules finds in all the sets, as a digest.
-FOUND = {"rules-13": "6ee72bf408ad2a20034f8c41e7e6396249fc51ef7aa41c67bf4f1b5582bf2aa4"}
+FOUND = {"rules-14": "abf6e220666537f17dbf401485217fa6844ecb04bb88a406cfb3196b1c954b4a"}
 Label = tuple[int, int, str]
 
 

@@ -79,6 +79,7 @@ def test_what_stands_beside_a_quotation_is_the_authors() -> None:
 
 PIECES = (
     *('"a ', " 'a", "<a>", "<code>", "[quote]", "Kim: I\n", "text: ", "On a wrote:\n", "aError:", "I like "),
+    *("<<<<<<< a\n", "\\begin{a}", "Given a\n", "this poem ", "translate the ", "INT. A\n"),
     *("\u201e", "    a\n\n", "translate x ", "-a\n+b\n", "pretend ", "said: ", "Hi Kim,\n", "a_b: x\n"),
     *(
         "i no longer work at ",
@@ -123,6 +124,28 @@ def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
         "No es verdad que vivo en Madrid.",
         "Si vivo en Madrid, ir\u00e9.",
         "Er sagt, ich heisse Petra.",
+        "INT. KITCHEN - DAY\n\nANNA\nI live in Rome.",
+        "E    AssertionError: x\nE      - I live in Oslo\nE      + I live in Rome",
+        "postgres=# select bio from users;\n    bio\n-----------\n I live in Rome\n(1 row)",
+        "^3f2a1bc9 (Kim 2026-03-03 10:00:00 +0000 1) I live in Rome",
+        "src/bio.txt:12:I live in Rome\nsrc/bio.txt:13:I like olives",
+        "<<<<<<< HEAD\nI live in Rome\n=======\nI live in Oslo\n>>>>>>> main",
+        'def bio\n  "x"\nend\nputs bio # I like rubies',
+        "\\documentclass{article}\n\\begin{document}\nI live in Rome.\n\\end{document}",
+        "In [3]: f()\nOut[3]: I live in Rome",
+        "What is this poem about?\n\nI live in Rome,\nand I like the bee,",
+        "Soup\n\nIngredients:\n- 2 carrots\n- I like thyme",
+        "You are Anna. Answer as her: I am a baker and I live in Rome.",
+        "For the sake of argument, I live in Rome.",
+        "Case study: I am a teacher. I live in Rome. What would you advise?",
+        "I live in Rome and I like cheese.\n\nTranslate the above into Spanish.",
+        "Make flashcards from these: I live in Rome; I have two cats",
+        "Customer wrote - I live in Rome, can you deliver?",
+        "Given I live in Rome\nWhen I search for bread\nThen I see bakers",
+        "Dictation exercise: I live in Rome. I like apples.",
+        "Great, I love delays.",
+        "I love people who listen.",
+        "I love version 2, this is it.",
     ],
 )
 def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
@@ -139,6 +162,7 @@ def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
         ("We are no longer engaged.", "!user_marriage=engaged"),
         ("I hate golf now.", "user_dislike=golf"),
         ("I like golf these days.", "user_like=golf"),
+        ("I love pizza but I don't love mornings.", "user_like=pizza"),
     ],
 )
 def test_what_holds_no_more_ends_the_fact(text: str, wanted: str) -> None:
