@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from afterturn_client.moments import format_utc
 
@@ -39,21 +40,35 @@ _LAST_OF_NUMBERS, _LEAST_NANOSECONDS = datetime(2200, 1, 1, tzinfo=UTC), 10**18
 _DATES, _LEAST_SECONDS = range(19_000_101, 30_000_000), 86_400
 #: The number in an object that stands for a time, as MongoDB (within `$date`) and Firestore write it.
 _WRAPPED = ("$numberLong", "seconds", "_seconds")
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
-_DAY_NAME = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+)?"
+#: The names of the months in English, German, French, Spanish and Italian.
+_MONTHS = tuple(
+    names.split()
+    for names in (
+        "january januar janvier enero gennaio",
+        "february februar f\u00e9vrier febrero febbraio",
+        "march m\u00e4rz mars marzo",
+        "april avril abril aprile",
+        "may mai mayo maggio",
+        "june juni juin junio giugno",
+        "july juli juillet julio luglio",
+        "august ao\u00fbt agosto",
+        "september septembre septiembre settembre",
+        "october oktober octobre octubre ottobre",
+        "november novembre noviembre",
+        "december dezember d\u00e9cembre diciembre dicembre",
+    )
+)
+_DAY_NAME = r"(?:(?:mon|tue|wed|thu|fri|sat|sun|die|mit|don|fre|sam|son)[a-z]*\.?,?\s+)?"
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?(?:\s*(?P<half>[ap])\.?m\.?)?"
-_ZONE = r"(?:utc|gmt|z)?\s*(?P<offset>[+-]\d\d:?\d\d)?"
+_ZONE = r"(?P<utc>utc|gmt|z)?\s*(?P<offset>[+-]\d\d:?\d\d)?"
 #: A day that can be read in one way alone: its month has a name, its year stands first, or full stops are in it.
 _DAY = (
-    r"(?:(?P<d1>\d{1,2})(?:st|nd|rd|th)?[\s-]+(?P<m1>[a-z]{3,9})\.?,?[\s-]+(?P<y1>\d{4})"
+    r"(?:(?P<d1>\d{1,2})(?:st|nd|rd|th|\.)?[\s/-]+(?P<m1>[^\W\d_]{3,10})\.?,?[\s/-]+(?P<y1>\d{4})"
     r"|(?P<m2>[a-z]{3,9})\.?\s+(?P<d2>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<y2>\d{4})"
-    r"|(?P<y3>\d{4})[/-](?P<m3>\d{1,2})[/-](?P<d3>\d{1,2})|(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.(?P<y4>\d{4}))"
+    r"|(?P<y3>\d{4})[./-](?P<m3>\d{1,2})[./-](?P<d3>\d{1,2})|(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.(?P<y4>\d{4}))"
 )
 _TOLD = re.compile(
-    rf"{_DAY_NAME}{_DAY}(?:(?:,?\s+(?:at\s+)?|t){_CLOCK})?\s*{_ZONE}\s*(?:utc|gmt)?\s*(?:\([^()]*\)|\[[^\[\]]*\])?",
+    rf"{_DAY_NAME}{_DAY}(?:(?:,?\s+(?:at\s+|um\s+)?|[t:]){_CLOCK}(?:\s*uhr)?)?\s*{_ZONE}\s*(?:utc|gmt)?\s*(?:\([^()]*\)|\[(?P<region>[^\[\]]*)\])?",
     re.IGNORECASE,
 )
 #: `Wed May 24 10:00:00 2023`, with or without a zone before the year.
@@ -161,18 +176,18 @@ def _read_told(text: str) -> datetime | None:
             hour,
             int(found["minute"] or 0),
             int(found["second"] or 0),
-            tzinfo=UTC,
+            tzinfo=UTC if found["utc"] or found["offset"] or not found["region"] else ZoneInfo(found["region"]),
         )
-        return _within_range(at - _read_offset(found["offset"]))
-    except (OverflowError, ValueError):
+        return _within_range(at.astimezone(UTC) - _read_offset(found["offset"]))
+    except (OverflowError, ValueError, ZoneInfoNotFoundError):
         return None
 
 
 def _read_month(told: str) -> int:
-    """Return the number of a month that is told by a number or by its English name, which may be shortened."""
+    """Return the number of a month that is told by a number or by its name, which may be shortened; 0 for any other."""
     if told.isdecimal():
         return int(told)
-    return next((n for n, name in enumerate(_MONTHS, 1) if name.startswith(told.lower())), 0)
+    return next((n for n, names in enumerate(_MONTHS, 1) if any(one.startswith(told.lower()) for one in names)), 0)
 
 
 def _read_offset(told: str | None) -> timedelta:

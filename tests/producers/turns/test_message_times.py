@@ -44,6 +44,13 @@ SECONDS = 1684922400
         "May 24, 2023 10:00 AM",
         "Wednesday, May 24, 2023 at 10:00:00\u202fAM UTC",
         "24-May-2023 10:00",
+        "2023-05-24T12:00:00[Europe/Berlin]",
+        "2023-05-24T12:00:00+02:00[Europe/Berlin]",
+        "24. Mai 2023, 10:00 Uhr",
+        "Mittwoch, 24. Mai 2023 um 10:00",
+        "24 mai 2023 10:00",
+        "2023.05.24 10:00",
+        "24/May/2023:10:00:00 +0000",
         {"$date": "2023-05-24T10:00:00Z"},
         {"$date": {"$numberLong": str(SECONDS * 1000)}},
         {"_seconds": SECONDS, "_nanoseconds": 0},
@@ -58,6 +65,7 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
     "value",
     [
         *("yesterday", "", 0, 5, -1, True, None, 1e300, float("nan"), float("inf"), "9" * 30, -(10**25)),
+        *("2023-05-24T10:00:00[Nowhere/Land]", "2023-05-24T10:00:00[../x]"),
         *("10:32", "05/06/2023", "Mayday 24, 2023", "31 Feb 2023", "May 24, 2023 25:00", "2023", "x" * 100_000),
         *({"seconds": None}, {}, [2023], [2023, 13, 1], [True, 1, 1]),
         *(638_205_192_000_000_000, 13_329_396_000_000_000),  # ticks of .NET and microseconds of WebKit, of 2023
