@@ -69,7 +69,13 @@ _GERMAN = (
     "(?: (?:jetzt|derzeit|aktuell|momentan|noch|immer noch|inzwischen|mittlerweile|allein|zusammen|schon lange"
     r"|(?:seit|mit) [^.,;!?\n]{1,30}?)){0,2}"
 )
-_GERMAN_HOMES = f"(?:ich (?:wohne|lebe)|wir (?:wohnen|leben)){_GERMAN} in"
+_GERMAN_HOMES = (
+    f"(?:ich (?:wohne|lebe)|wir (?:wohnen|leben)|und (?:wohne|lebe)){_GERMAN} in"
+    "|(?:jetzt|nun|inzwischen|mittlerweile|derzeit|aktuell|seit [^.,;!?\\n]{1,30}?) (?:(?:wohne|lebe) ich|(?:wohnen"
+    f"|leben) wir){_GERMAN} in"
+    "|(?:ich bin|wir sind)(?: (?:jetzt|gerade|inzwischen|schon|vor kurzem|letzte[ns]? \\w{2,12}|im \\w{3,10})){0,2}"
+    " nach(?= [^.,;!?\\n]{2,40} (?:um)?gezogen\\b)"
+)
 _HOMES_ELSEWHERE = (
     "(?:j'habite|je vis|nous habitons|nous vivons)(?: maintenant| actuellement| toujours)? \u00e0"
     r"|(?<!no\s)(?<!non\s)viv(?:o|imos|iamo)(?: ahora| actualmente| adesso| ora)? (?:en|a)"
@@ -324,7 +330,7 @@ LIFE_RULES = (
     replace(
         _HOME,
         opening=compile_phrase(_GERMAN_HOMES),
-        needs=("wohne", "lebe"),
+        needs=("wohne", "lebe", "gezogen"),
         shape=ValueShape.KNOWN_PLACE,
     ),
     Rule(

@@ -101,6 +101,7 @@ _FACTIVE = re.compile(
 # The same in other languages: "je ne crois pas que j'habite", "no es verdad que vivo", "er sagt, ich heisse".
 _GOVERNED_ELSEWHERE = re.compile(
     r"\b(?:que|si|che|dass|da\u00df|ob|wenn|dat|indien)\s*$|\b(?:qu|s)['\u2019]\s*$"
+    r"|\b(?:angenommen|stell dir vor|nehmen wir an|tu so|vielleicht|falls|supposons|supongamos|supponiamo)\W*$"
     r"|\b(?:sagt|sagte|meint|behauptet|schreibt|dit|dice|dijo|disse|diz|zegt|zei)\s*[,:]\s*$",
     re.IGNORECASE,
 )
