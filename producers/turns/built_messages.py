@@ -102,13 +102,21 @@ def read_content(content: Any) -> Any:
     return parts
 
 
+def read_type(part: Raw, name: str = "type") -> str | None:
+    """Return the type of a content part; None where it has none. Raises UnknownForm for one that is no text."""
+    kind = part.get(name)
+    if not (kind is None or isinstance(kind, str)):
+        raise UnknownForm("content: the type of a part must be a text")
+    return kind
+
+
 def _read_part(part: Any) -> dict[str, Any] | None:
     """Return a part with a type; None for one without content."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, Mapping):
         raise UnknownForm("content: a part must be a text or an object")
-    kind = part.get("type") or part.get("block_type") or part.get("content_type")
+    kind = read_type(part) or read_type(part, "block_type") or read_type(part, "content_type")
     text = part.get("text")
     if isinstance(text, Mapping):  # OpenAI's Assistants
         text = text.get("value")
@@ -120,10 +128,10 @@ def _read_part(part: Any) -> dict[str, Any] | None:
         if any(isinstance(part.get(name), str) for name in OTHER_TEXTS):
             raise UnknownForm("content: a part must have its words in `text`")
         return None
-    if isinstance(kind, str) and kind:
+    if kind:
         return {**part, "type": kind}
     name = next((name for name, one in part.items() if isinstance(one, Mapping)), None)
-    if name is None:
+    if name is None or name == "text":
         raise UnknownForm("content: a part must have a type or a text")
     return {**part, "type": name}
 

@@ -169,7 +169,7 @@ def _describe_part(part: Any) -> str:
 
 def find_said(part: Mapping[str, Any]) -> str | None:
     """Return what a content part says: its text, the transcript of its audio, or a refusal; None for any other."""
-    if part.get("type") in _THOUGHTS:
+    if isinstance(kind := part.get("type"), str) and kind in _THOUGHTS:
         return None
     return next((told for name in _SAID if isinstance(told := part.get(name), str)), None)
 

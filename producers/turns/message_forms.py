@@ -21,6 +21,7 @@ from producers.turns.built_messages import (
     join_text,
     read_content,
     read_role,
+    read_type,
 )
 from producers.turns.exported_messages import LOOKED_FOR as EXPORTS
 from producers.turns.exported_messages import read_exported_message
@@ -240,7 +241,7 @@ def _list_tool_results(content: Any) -> list[Raw]:
 
 
 def _is_result(part: Raw) -> bool:
-    return part.get("type") in _RESULT_TYPES or any(isinstance(part.get(name), Mapping) for name in _RESULT_FIELDS)
+    return read_type(part) in _RESULT_TYPES or any(isinstance(part.get(name), Mapping) for name in _RESULT_FIELDS)
 
 
 def _has_foreign_parts(content: Any) -> bool:
@@ -253,7 +254,7 @@ def _has_foreign_parts(content: Any) -> bool:
 def _is_foreign_part(part: Any) -> bool:
     if not isinstance(part, Mapping):
         return True
-    kind = part.get("type")
+    kind = read_type(part)
     if kind in TEXT_PARTS and not isinstance(part.get("text"), str):
         return True
     return not isinstance(kind, str) or kind == "tool_result" or isinstance(part.get("text"), Mapping)

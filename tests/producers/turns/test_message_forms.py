@@ -64,6 +64,15 @@ NOBODY: dict[str, dict[str, Any]] = {
     "a part of text without it": {"role": "user", "content": [{"type": "text", "content": FERRY}]},
     "another part without it": {"role": "user", "content": [{"type": "markdown", "content": FERRY}]},
     "a list as a part": {"role": "user", "content": [[FERRY]]},
+    "a list as a part's type": {"role": "user", "content": [{"type": ["text"], "text": FERRY}]},
+    "an object as a part's type": {"role": "user", "content": [{"type": {"a": 1}, "text": FERRY}]},
+    "a list as the type of an item's part": {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": [], "text": FERRY}],
+    },
+    "an object as the type of one of Gemini": {"role": "user", "parts": [{"type": {}, "text": FERRY}]},
+    "an object as a part's text": {"role": "user", "content": [{"text": {"words": FERRY}}]},
     "a prompt of an unknown type": {"type": "prompt", "prompt": FERRY},
     "a message of an unknown type": {"type": "event", "event": {"role": "user", "content": FERRY}},
 }
