@@ -1,6 +1,5 @@
 """Lists and single reads of entities, their mentions, pairs that occur together, and links between units."""
 
-from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.graph import (
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from producers.errors import FieldProblem, Invalid
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import DefaultBank, Name
-from producers.service.paging import BankPageParameters, ListOrder, Page, read_name
+from producers.service.paging import BankPageParameters, ListOrder, read_name
 from store.tenancy.keys import Grant
 
 
@@ -90,7 +89,7 @@ class GraphLists:
         place = ENTITIES.open(grant.host_id, bank, asked.cursor)
         found = await self._graph.entities(grant.host_id, bank, place, asked.limit + 1)
         page = ENTITIES.close(grant.host_id, bank, found, asked.limit)
-        return EntityPage(entities=tuple(page.rows), **_describe_end(page))
+        return EntityPage(entities=tuple(page.rows), **page.describe_end())
 
     async def entity(self, grant: Grant, bank: str, entity: UUID) -> Entity:
         """Return one entity. Raises NotFound, PermissionDenied."""
@@ -105,7 +104,7 @@ class GraphLists:
             grant.host_id, bank, place, asked.limit + 1, unit=asked.unit_id, entity=asked.entity_id
         )
         page = MENTIONS.close(grant.host_id, scope, found, asked.limit)
-        return MentionPage(mentions=tuple(page.rows), **_describe_end(page))
+        return MentionPage(mentions=tuple(page.rows), **page.describe_end())
 
     async def cooccurrences(self, grant: Grant, asked: CooccurrencesParameters) -> CooccurrencePage:
         """Return a page of pairs of entities. Raises Invalid, PermissionDenied."""
@@ -114,7 +113,7 @@ class GraphLists:
         place = COOCCURRENCES.open(grant.host_id, scope, asked.cursor)
         found = await self._graph.cooccurrences(grant.host_id, bank, place, asked.limit + 1, entity=asked.entity_id)
         page = COOCCURRENCES.close(grant.host_id, scope, found, asked.limit)
-        return CooccurrencePage(cooccurrences=tuple(page.rows), **_describe_end(page))
+        return CooccurrencePage(cooccurrences=tuple(page.rows), **page.describe_end())
 
     async def neighbourhood(self, grant: Grant, asked: NeighbourhoodParameters) -> Neighbourhood:
         """Return an entity and those around it. Raises Invalid, NotFound, PermissionDenied."""
@@ -130,13 +129,9 @@ class GraphLists:
         place = LINKS.open(grant.host_id, scope, asked.cursor)
         found = await self._graph.links(grant.host_id, bank, place, asked.limit + 1, unit=asked.unit_id)
         page = LINKS.close(grant.host_id, scope, found, asked.limit)
-        return LinkPage(links=tuple(page.rows), **_describe_end(page))
+        return LinkPage(links=tuple(page.rows), **page.describe_end())
 
     async def link(self, grant: Grant, bank: str, first: UUID, second: UUID, kind: str) -> UnitLink:
         """Return one link. Raises NotFound, PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._graph.link(grant.host_id, bank, first, second, kind)
-
-
-def _describe_end(page: Page[Any]) -> dict[str, Any]:
-    return {"cursor": page.cursor, "has_more": page.cursor is not None}

@@ -1,10 +1,17 @@
 """Commands and reads of documents, directives, links and reflections, outside recall."""
 
-from datetime import datetime
 from typing import Any, Literal, Self
 from uuid import UUID
 
 from afterturn_client.contract.banks import DirectiveDetails
+from afterturn_client.contract.knowledge import (
+    Directive,
+    DirectivePage,
+    Document,
+    DocumentPage,
+    Reflection,
+    ReflectionPage,
+)
 from afterturn_client.moments import parse_zoned
 from pydantic import Field, model_validator
 
@@ -17,18 +24,16 @@ from producers.service.fields import DefaultBank, End, Moment, Name, SpeakerId, 
 from producers.service.paging import (
     BankPageParameters,
     ListOrder,
-    Page,
-    PageAnswer,
     read_name,
     read_priority,
 )
 from producers.service.redacting import Redactor
 from producers.service.turns import Metadata, limit_metadata, limit_text
-from producers.service.wire import Done, RequestModel, WireModel, WritePosition
+from producers.service.wire import Done, RequestModel, WritePosition
 from producers.settings import ApiSettings
 from store.ledger.stages import READY_AT_ONCE, Stage
-from store.memory.directives import Directive, NewDirective, NewLink, Reflection
-from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
+from store.memory.directives import NewDirective, NewLink
+from store.memory.documents import AddedDocument, DocumentPlace, NewDocument, content_hash
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
@@ -115,24 +120,6 @@ class DocumentReceipt(Done):
     units: int = Field(description="number of its chunks")
 
 
-class DocumentAnswer(WireModel):
-    """A document; its text is in its units."""
-
-    doc_id: UUID = Field(description="id of the document")
-    content_hash: str | None = Field(description="sha256 of the content, in hexadecimal")
-    title: str | None = Field(description="title of the document")
-    metadata: dict[str, str] = Field(description="metadata by name")
-    occurred_at: datetime | None = Field(description="time of the document; null: none was given")
-    updated_at: datetime = Field(description="time of the last write")
-    units: int = Field(description="number of its chunks")
-
-
-class DocumentsAnswer(PageAnswer):
-    """A page of a bank's documents, the newest first."""
-
-    docs: list[DocumentAnswer] = Field(description="documents, the newest first")
-
-
 class DirectiveReceipt(Done):
     """The directive as it is from now on."""
 
@@ -142,18 +129,6 @@ class DirectiveReceipt(Done):
     priority: int = Field(description="the highest is shown first")
     laid_down_by: str | None = Field(description="author: `operator`, `user NAME` or `agent NAME`; null: unknown")
     changed: bool = Field(description="false where it was the same before")
-
-
-class DirectivesAnswer(PageAnswer):
-    """A page of a bank's directives, the most important first."""
-
-    directives: list[Directive] = Field(description="directives, the highest priority first")
-
-
-class ReflectionsAnswer(PageAnswer):
-    """A page of a bank's reflections, the newest first."""
-
-    reflections: list[Reflection] = Field(description="reflections, the newest first")
 
 
 class LinkReceipt(Done):
@@ -207,14 +182,15 @@ class Knowledge:
         """Return a document. Raises NotFound, PermissionDenied."""
         return await self._documents.get(grant.host_id, await self._dependencies.reach(grant, bank), doc)
 
-    async def list_documents(self, grant: Grant, asked: BankPageParameters) -> Page[Document]:
+    async def list_documents(self, grant: Grant, asked: BankPageParameters) -> DocumentPage:
         """Return a page of a bank's documents, the last written first. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = DOCUMENTS.open(grant.host_id, bank, asked.cursor)
         after = DocumentPlace(*place) if place else None
         found = await self._documents.list(grant.host_id, bank, after, asked.limit)
         fair_queue.charge_tenant(sum(len(value) for one in found.rows for value in one.metadata.values()))
-        return DOCUMENTS.end(grant.host_id, bank, found)
+        page = DOCUMENTS.end(grant.host_id, bank, found)
+        return DocumentPage(docs=tuple(page.rows), **page.describe_end())
 
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""
@@ -240,13 +216,14 @@ class Knowledge:
         new = NewDirective(redactor.redact_text(body.name), content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
-    async def directives(self, grant: Grant, asked: BankPageParameters) -> Page[Directive]:
+    async def directives(self, grant: Grant, asked: BankPageParameters) -> DirectivePage:
         """Return a page of a bank's directives. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = DIRECTIVES.open(grant.host_id, bank, asked.cursor)
         found = await self._curation.directives(grant.host_id, bank, asked.limit, place)
         fair_queue.charge_tenant(sum(len(one.content) for one in found.rows))
-        return DIRECTIVES.end(grant.host_id, bank, found)
+        page = DIRECTIVES.end(grant.host_id, bank, found)
+        return DirectivePage(directives=tuple(page.rows), **page.describe_end())
 
     async def directive(self, grant: Grant, bank: str, directive: UUID) -> DirectiveDetails:
         """Return one directive with its version. Raises NotFound, PermissionDenied."""
@@ -269,9 +246,10 @@ class Knowledge:
         await self._dependencies.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
         return await self._curation.link(grant.host_id, bank, link, grant.user)
 
-    async def reflections(self, grant: Grant, asked: BankPageParameters) -> Page[Reflection]:
+    async def reflections(self, grant: Grant, asked: BankPageParameters) -> ReflectionPage:
         """Return a page of a bank's reflections. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         place = REFLECTIONS.open(grant.host_id, bank, asked.cursor)
         found = await self._curation.reflections(grant.host_id, bank, asked.limit + 1, place)
-        return REFLECTIONS.close(grant.host_id, bank, found, asked.limit)
+        page = REFLECTIONS.close(grant.host_id, bank, found, asked.limit)
+        return ReflectionPage(reflections=tuple(page.rows), **page.describe_end())

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from afterturn_client.contract.freshness import UNWRITTEN, Freshness
+from afterturn_client.contract.knowledge import Directive
 from afterturn_client.reference import FrameForm
 from pydantic import AfterValidator, Field, model_validator
 
@@ -37,7 +38,6 @@ from store.database import Database
 from store.gen_ai_spans import RECORDS, MemoryOperation, trace_memory
 from store.ledger.freshness import Waiter, fetch_freshness, merge_freshness
 from store.log.storable import check_text
-from store.memory.directives import Directive
 from store.recall.budget import fit_with_pins
 from store.recall.pinned_arm import limit_pinned
 from store.recall.preparation import DIRECTIVES

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import orjson
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.knowledge import Directive
 from afterturn_client.reference import cut_text
 from pydantic import Field
 
@@ -26,7 +27,6 @@ from producers.service.wire import (
     UnitTime,
     WireModel,
 )
-from store.memory.directives import Directive
 from store.off_loop import run_off_loop
 from store.recall.printing import describe_directive, describe_unit
 from store.recall.query import About, Evidence, Explanation, Recalled

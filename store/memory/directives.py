@@ -1,13 +1,14 @@
 """Directives of a bank, links between its units, and its reflections."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.banks import DirectiveDetails
+from afterturn_client.contract.knowledge import Directive, Reflection
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -49,24 +50,10 @@ ONE_DIRECTIVE = select(
 # A reflection one of whose sources has ended is left out, whether or not a stage has ended it yet.
 _REFLECTION = schema.REFLECTION.c
 REFLECTIONS = (
-    select(_REFLECTION.reflection_id, _REFLECTION.content, _REFLECTION.update_ts)
+    select(_REFLECTION.reflection_id, _REFLECTION.content, _REFLECTION.update_ts.label("updated_at"))
     .where(schema.in_bank(schema.REFLECTION), _REFLECTION.active, bank_lasts(), STILL_DRAWN)
     .order_by(_REFLECTION.update_ts.desc(), _REFLECTION.reflection_id.desc())
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Directive:
-    """An instruction for the agents that read a bank.
-
-    `laid_down_by` is the author by the key used: `operator`, `user NAME` or `agent NAME`; None where it is unknown.
-    """
-
-    directive_id: UUID
-    name: str = field(repr=False)
-    content: str = field(repr=False)
-    priority: int
-    laid_down_by: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +64,6 @@ class NewDirective:
     content: str = field(repr=False)
     priority: int = 0
     laid_down_by: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Reflection:
-    """A text derived from several facts of one subject and key."""
-
-    reflection_id: UUID
-    content: str = field(repr=False)
-    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +100,14 @@ class Curation:
         return await run_within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
 
     async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
-        told = new.name, new.content, new.priority
-        directive = Directive(identity.directive_id(origin.bank, new.name), *told, new.laid_down_by)
+        directive = Directive(directive_id=identity.directive_id(origin.bank, new.name), **asdict(new))
         size = len(new.name.encode()) + len(new.content.encode())
         async with self._database.tenant(origin.host) as connection:
             await lock_bank(connection, origin)
             known = (await connection.execute(_find_directive(origin, directive.directive_id))).one_or_none()
             alive = known is not None and known.active
-            if known is not None and alive and tuple(known[1:4]) == told:
-                return Directive(*known[:5]), False
+            if known is not None and alive and tuple(known[1:4]) == (new.name, new.content, new.priority):
+                return _build_directive(known), False
             data = {
                 "directiveId": str(directive.directive_id),
                 "name": new.name,
@@ -218,7 +195,7 @@ class Curation:
             query = query.where(tuple_(_REFLECTION.update_ts, _REFLECTION.reflection_id) < tuple_(*after))
         place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
         async with self._database.tenant(host) as connection:
-            return [Reflection(*row) for row in await connection.execute(query, place)]
+            return [Reflection(**row._asdict()) for row in await connection.execute(query, place)]
 
     def _origin(self, host: UUID, bank: str, user: str | None) -> Origin:
         return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
@@ -230,7 +207,13 @@ def _build_order(found: FromClause) -> tuple[ColumnElement[Any], ...]:
 
 
 def _build_directive(row: Row[Any]) -> Directive:
-    return Directive(row.directive_id, row.name, row.content, row.priority, row.laid_down_by)
+    return Directive(
+        directive_id=row.directive_id,
+        name=row.name,
+        content=row.content,
+        priority=row.priority,
+        laid_down_by=row.laid_down_by,
+    )
 
 
 def _find_directive(origin: Origin, directive: UUID) -> Select[*tuple[Any, ...]]:

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
+from afterturn_client.contract.knowledge import Document
 from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, select, true, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -111,19 +112,6 @@ class NewDocument:
     private_to: str | None = None
     agent: str | None = None
     expires_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A stored document: its title and metadata, the time of its last change, and its number of units."""
-
-    doc_id: UUID
-    content_hash: str | None
-    title: str | None = field(repr=False)
-    metadata: Mapping[str, str] = field(repr=False)
-    occurred_at: datetime | None
-    updated_at: datetime
-    units: int
 
 
 @dataclass(frozen=True, slots=True)

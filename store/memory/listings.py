@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
 from afterturn_client.contract.sessions import TurnPlace
 from sqlalchemy import (
     ColumnElement,
@@ -50,12 +51,12 @@ _SESSION, _UNIT, _EVENT = SESSION_HISTORY.c, UNIT.c, EVENT_STORE.c
 # WHY no index: it would be written with every turn, and a bank has few sessions compared with its units.
 SESSIONS = (
     select(
-        _SESSION.session_name,
-        _SESSION.session_id,
-        _SESSION.turn_count,
-        _SESSION.message_count,
+        _SESSION.session_id.label("place"),
+        _SESSION.session_name.label("session_id"),
+        _SESSION.turn_count.label("turns"),
+        _SESSION.message_count.label("messages"),
         _SESSION.last_position,
-        _SESSION.update_ts,
+        _SESSION.update_ts.label("updated_at"),
     )
     .where(_SESSION.host_id == bindparam("host"), _SESSION.bank_id == bindparam("bank"), _SESSION.active, bank_lasts())
     .order_by(_SESSION.last_position.desc(), _SESSION.session_id.desc())
@@ -73,7 +74,13 @@ _MESSAGE, _BEFORE = UNIT.alias("m"), UNIT.alias("p")
 _MESSAGES = select(func.count()).select_from(_MESSAGE).where(_of_the_turn(_MESSAGE), _MESSAGE.c.origin == "message")
 # A turn stands where the first of its messages that is remembered does.
 TURNS = (
-    select(_UNIT.turn_name, _UNIT.seq, TURN.c.position, TURN.c.accepted_at, _MESSAGES.scalar_subquery())
+    select(
+        _UNIT.seq.label("place"),
+        _UNIT.turn_name.label("turn_id"),
+        TURN.c.position,
+        TURN.c.accepted_at,
+        _MESSAGES.scalar_subquery().label("messages"),
+    )
     .join_from(UNIT, TURN, and_(TURN.c.host_id == _UNIT.host_id, TURN.c.turn_id == _UNIT.turn_id))
     .where(
         _REMEMBERED,
@@ -117,16 +124,16 @@ PLACE = (
 UNITS = (
     select(
         _UNIT.unit_id,
-        _UNIT.fact_type,
-        func.left(_UNIT.content, SHOWN_CHARACTERS),
-        ~has_at_most(_UNIT.content, inline(SHOWN_CHARACTERS)),
+        _UNIT.fact_type.label("kind"),
+        func.left(_UNIT.content, SHOWN_CHARACTERS).label("text"),
+        (~has_at_most(_UNIT.content, inline(SHOWN_CHARACTERS))).label("cut"),
         _UNIT.origin,
-        _UNIT.session_name,
-        _UNIT.turn_name,
+        _UNIT.session_name.label("session_id"),
+        _UNIT.turn_name.label("turn_id"),
         _UNIT.ordinal,
         _UNIT.role,
         _UNIT.name,
-        _UNIT.event_date,
+        _UNIT.event_date.label("occurred_at"),
         _UNIT.position,
     )
     .where(_REMEMBERED, _UNIT["metadata"][inline(DENIED)].is_(None))
@@ -189,29 +196,6 @@ BEFORE_ALL = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionListed:
-    """A listed session; `session_name` is the agent's own, `last_position` that of its newest turn."""
-
-    session_name: str | None
-    key: UUID
-    turns: int
-    messages: int
-    last_position: int
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class TurnListed:
-    """A listed turn and its number of remembered messages; `seq`: the number of its first one in the session."""
-
-    turn_name: str | None
-    seq: int
-    position: int
-    accepted_at: datetime
-    messages: int
-
-
-@dataclass(frozen=True, slots=True)
 class TurnMessageShown:
     """One remembered message of a turn; `parts`: its content parts besides the text. `cut`: there is more of it."""
 
@@ -223,24 +207,6 @@ class TurnMessageShown:
     occurred_at: datetime
     parts: Sequence[Mapping[str, Any]] = field(repr=False)
     cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UnitListed:
-    """A listed unit with the first `SHOWN_CHARACTERS` of its text; `cut`: there is more."""
-
-    unit_id: UUID
-    kind: str
-    text: str = field(repr=False)
-    cut: bool
-    origin: str
-    session_name: str | None
-    turn_name: str | None
-    ordinal: int | None
-    role: str | None
-    name: str | None = field(repr=False)
-    occurred_at: datetime
-    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +239,6 @@ class ChosenUnits:
 ALL_UNITS = ChosenUnits()
 
 
-@dataclass(frozen=True, slots=True)
-class UserListed:
-    """A user with remembered units; `name` is the caller's own id, null where no living unit was handed in with it."""
-
-    user: UUID
-    name: str | None = field(repr=False)
-
-
 class Listings:
     """Reads lists of a tenant's memory; those of an unknown bank are empty."""
 
@@ -288,21 +246,30 @@ class Listings:
         self._database = database
         self._clock = clock
 
-    async def sessions(self, host: UUID, bank: str, after: tuple[int, UUID] | None, limit: int) -> list[SessionListed]:
-        """Return the sessions of a bank, the one with the newest turn first.
+    async def sessions(
+        self, host: UUID, bank: str, after: tuple[int, UUID] | None, limit: int
+    ) -> list[tuple[UUID, ListedSession]]:
+        """Return the sessions of a bank with their ids in the log, the one with the newest turn first.
 
         A session that goes on while pages are read moves to the front.
         """
         query = SESSIONS.limit(limit)
         if after is not None:
             query = query.where(tuple_(_SESSION.last_position, _SESSION.session_id) < tuple_(*after))
-        return [SessionListed(*row) for row in await self._read(query, host, bank, {})]
+        return [(key, ListedSession(**named)) for key, named in await self._read_placed(query, host, bank, {})]
 
-    async def turns(self, host: UUID, bank: str, session_name: str, after: int | None, limit: int) -> list[TurnListed]:
-        """Return the turns of a session in their order, without those of which nothing is remembered."""
+    async def turns(
+        self, host: UUID, bank: str, session_name: str, after: int | None, limit: int
+    ) -> list[tuple[int, ListedTurn]]:
+        """Return the turns of a session in their order, without those of which nothing is remembered.
+
+        Each with the number in the session of its first remembered message.
+        """
         session = identity.session_id(identity.bank_id(host, bank), session_name)
         asked = {"session": session, "after": -1 if after is None else after}
-        return [TurnListed(*row) for row in await self._read(TURNS.limit(limit), host, bank, asked)]
+        return [
+            (seq, ListedTurn(**named)) for seq, named in await self._read_placed(TURNS.limit(limit), host, bank, asked)
+        ]
 
     async def messages(self, host: UUID, bank: str, session_name: str, turn_name: str) -> list[TurnMessageShown]:
         """Return the remembered messages of a turn, in their order."""
@@ -319,7 +286,7 @@ class Listings:
 
     async def units(
         self, host: UUID, bank: str, after: UUID | None, limit: int, chosen: ChosenUnits = ALL_UNITS
-    ) -> list[UnitListed]:
+    ) -> list[ListedUnit]:
         """Return the chosen units of a bank in the order of their ids, without denials, which say what holds no longer.
 
         Facts of its newest turns are among them before a worker has written them.
@@ -338,12 +305,12 @@ class Listings:
             for one in said
             if chosen.holds(one) and (after is None or one.unit_id > after)
         }
-        listed |= {row.unit_id: UnitListed(*row) for row in rows}
+        listed |= {row.unit_id: ListedUnit(**row._asdict()) for row in rows}
         return sorted(listed.values(), key=lambda unit: unit.unit_id)[:limit]
 
     async def users(
         self, host: UUID, space: Space, names: Sequence[str] | None, after: UUID | None, limit: int
-    ) -> list[UserListed]:
+    ) -> list[ListedUser]:
         """Return the users with units in the banks that a caller of `space` may see, or in those of `names`.
 
         In the order of their ids. Turns without a user belong to the system user, who is not listed.
@@ -361,13 +328,20 @@ class Listings:
             known = {user: parse_space(bank_name).user for user, bank_name in owners}
             said = await connection.execute(USER_NAMES, {"host": host, "names": narrowed, "users": users})
             known |= {user: name for user, name in said if name}
-        return [UserListed(user, known.get(user)) for user in users]
+        return [ListedUser(user=user, name=known.get(user)) for user in users]
 
     async def user_name(self, host: UUID, user: UUID) -> str | None:
         """Return the name under which this user's units were handed in; None for an unknown one."""
         async with self._database.tenant(host) as connection:
             found = await connection.execute(USER_NAMES, {"host": host, "names": None, "users": [user]})
             return next((name for _user, name in found), None)
+
+    async def _read_placed(
+        self, statement: Select[*tuple[Any, ...]], host: UUID, bank: str, asked: Mapping[str, Any]
+    ) -> list[tuple[Any, Mapping[str, Any]]]:
+        """Return the `place` of each row, and its other columns by name."""
+        rows = [row._asdict() for row in await self._read(statement, host, bank, asked)]
+        return [(row.pop("place"), row) for row in rows]
 
     async def _read(
         self, statement: Select[*tuple[Any, ...]], host: UUID, bank: str, asked: Mapping[str, Any]
@@ -377,16 +351,16 @@ class Listings:
             return (await connection.execute(statement, place)).all()
 
 
-def _list_said_fact(said: SaidFact) -> UnitListed:
+def _list_said_fact(said: SaidFact) -> ListedUnit:
     text = said.fact.statement
-    return UnitListed(
+    return ListedUnit(
         unit_id=said.unit_id,
         kind=FACT_KIND,
         text=text[:SHOWN_CHARACTERS],
         cut=len(text) > SHOWN_CHARACTERS,
         origin="extraction",
-        session_name=said.session_name,
-        turn_name=said.turn_name,
+        session_id=said.session_name,
+        turn_id=said.turn_name,
         ordinal=None,
         role=None,
         name=None,

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from afterturn_client.contract.knowledge import Directive
 from afterturn_client.reference import FrameForm
 
 from embeddings.protocol import TokenCounter
-from store.memory.directives import Directive
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
 from store.recall.passages import CHARACTERS_PER_TOKEN, LATER_TOKENS, SEARCHED, TOKENS, cut_passage
 from store.recall.pinned_arm import limit_pinned

@@ -1,18 +1,18 @@
 """Reads the statistics, directives and texts without a vector of a bank, before it is searched."""
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.knowledge import Directive
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.driver_rows import DriverRow, fetch_rows
 from store.ledger.freshness import IN_PASSING, build_freshness, lower_embedded, read_freshness
-from store.memory.directives import Directive
 from store.off_loop import run_off_loop
 from store.recall import filters
 from store.recall.as_of import correct_frequency, read_as_of
@@ -78,7 +78,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     )
     state.unembedded = [UnembeddedText(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
     state.unembedded = list_texts_to_embed(state) if state.unstored.candidates else state.unembedded
-    state.directives = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
+    state.directives = [_read_directive(one) for one in orjson.loads(row.standing or "[]")]
     state.skipped = _recent_window(query, state.bank, row.newest)
     state.lists = row.lists or 0
     state.pinned = [*row.pinned, *(unit for unit, one in ended.candidates.items() if one.pinned)]
@@ -86,6 +86,11 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     ended_by = state.now if row.has_ended else None
     state.filters = filters.filter_parameters(query, state.bank, state.earlier, ended_by)
     return True
+
+
+def _read_directive(values: Sequence[Any]) -> Directive:
+    directive, name, content, priority, author = values
+    return Directive(directive_id=UUID(directive), name=name, content=content, priority=priority, laid_down_by=author)
 
 
 def _of_words(row: DriverRow) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:

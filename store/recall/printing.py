@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from afterturn_client import reference
+from afterturn_client.contract.knowledge import Directive
 from afterturn_client.reference import FrameForm, Printer, frame, frame_directives, frame_lines, print_json
 
-from store.memory.directives import Directive
 from store.recall.query import Recalled
 
 #: The author of a directive without one, which came with events from elsewhere.

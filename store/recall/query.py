@@ -7,9 +7,8 @@ from typing import Literal
 from uuid import UUID
 
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.knowledge import Directive
 from afterturn_client.reference import FrameForm
-
-from store.memory.directives import Directive
 
 #: Most units of an answer.
 MOST_K = 100

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import numpy as np
 from afterturn_client.contract.freshness import UNWRITTEN, Freshness
+from afterturn_client.contract.knowledge import Directive
 from numpy.typing import NDArray
 
-from store.memory.directives import Directive
 from store.recall.as_of import EarlierText
 from store.recall.deduplication import RecentMessages
 from store.recall.lexical import Place, Statistics

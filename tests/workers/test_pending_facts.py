@@ -7,12 +7,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from afterturn_client.contract.lists import ListedUnit
 
 from store.derived.said_facts import read_said_facts
 from store.errors import NotFound, TurnBusy
 from store.ledger.stages import Stage
 from store.memory import session_history
-from store.memory.listings import Listings, UnitListed
+from store.memory.listings import Listings
 from store.memory.session_history import SessionHistory, WantedFacts
 from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
@@ -122,7 +123,7 @@ async def test_at_every_stage_a_list_shows_the_same_units_page_by_page(world: Wo
 
     async def listed() -> list[tuple[Any, ...]]:
         """Read the list to its end; what changes by a worker is the position alone."""
-        rows: list[UnitListed] = []
+        rows: list[ListedUnit] = []
         while page := await listings.units(HOST, "default", rows[-1].unit_id if rows else None, limit):
             assert len(page) <= limit
             rows += page

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from afterturn_client import Afterturn, AfterturnError
+from afterturn_client import Afterturn, AfterturnError, ListedTurn
 from afterturn_client.lifecycle import BeforeTurnOptions, PreparedTurn
-from afterturn_client.lists import ListedTurn, Page
+from afterturn_client.lists import Page
 
 from deploy.cli.file_engine.facts import rank_facts, read_facts
 from deploy.cli.file_engine.layout import SessionFolder

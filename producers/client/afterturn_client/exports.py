@@ -32,6 +32,7 @@ from afterturn_client.contract.graph import (
     MentionPage,
     UnitLink,
 )
+from afterturn_client.contract.lists import ListedSession, ListedTurn
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import (
@@ -64,8 +65,6 @@ from afterturn_client.lists import (
     ListedBank,
     ListedDirective,
     ListedReflection,
-    ListedSession,
-    ListedTurn,
     ListedUnit,
     ListedUser,
     Page,

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from afterturn_client.calls import ApiCall
-from afterturn_client.reading import Fields
+from afterturn_client.contract.lists import ListedSession, ListedTurn
+from afterturn_client.reading import Fields, read_shape
 from afterturn_client.transport import Request
 
 T = TypeVar("T")
@@ -27,27 +28,6 @@ class ListedBank:
     bank: str
     scope: str
     language: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListedSession:
-    """A session by the agent's name for it (None for one without a name), and its number of turns."""
-
-    session_id: str | None
-    turns: int
-    messages: int
-    last_position: int
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTurn:
-    """A turn by the agent's name for it, and how many of its messages are remembered."""
-
-    turn_id: str | None
-    position: int
-    accepted_at: datetime
-    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +99,6 @@ def _read_bank(fields: Fields) -> ListedBank:
     return ListedBank(fields.text("bank"), fields.text("scope"), fields.text("language"))
 
 
-def _read_session(fields: Fields) -> ListedSession:
-    counts = (fields.integer(name) for name in ("turns", "messages", "last_position"))
-    return ListedSession(fields.maybe_text("session_id"), *counts, updated_at=fields.moment("updated_at"))
-
-
-def _read_turn(fields: Fields) -> ListedTurn:
-    at = fields.moment("accepted_at")
-    return ListedTurn(fields.maybe_text("turn_id"), fields.integer("position"), at, fields.integer("messages"))
-
-
 def _read_unit(fields: Fields) -> ListedUnit:
     shown = fields.text("unit_id"), fields.text("kind"), fields.text("text")
     return ListedUnit(*shown, fields.flag("cut"), fields.values)
@@ -148,8 +118,8 @@ def _read_reflection(fields: Fields) -> ListedReflection:
 
 
 BANKS = ListKind("banks", False, _read_bank)
-SESSIONS = ListKind("sessions", True, _read_session)
-TURNS = ListKind("turns", True, _read_turn)
+SESSIONS = ListKind("sessions", True, lambda row: read_shape(ListedSession, row.values, row.what))
+TURNS = ListKind("turns", True, lambda row: read_shape(ListedTurn, row.values, row.what))
 UNITS = ListKind("units", True, _read_unit)
 USERS = ListKind("users", False, _read_user)
 DIRECTIVES = ListKind("directives", True, _read_directive)

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from afterturn_client.contract.banks import DirectiveDetails
+from afterturn_client.contract.knowledge import DirectivePage, Document, DocumentPage, ReflectionPage
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
@@ -20,14 +21,10 @@ from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, er
 from producers.service.knowledge import (
     DirectiveBody,
     DirectiveReceipt,
-    DirectivesAnswer,
-    DocumentAnswer,
     DocumentBody,
     DocumentReceipt,
-    DocumentsAnswer,
     LinkBody,
     LinkReceipt,
-    ReflectionsAnswer,
 )
 from producers.service.paging import BankPageParameters
 from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
@@ -65,7 +62,7 @@ async def add_document(request: Request, call: TenantCall) -> Response:
         "Get a document",
         "Returns the document's metadata and number of units; its text is in the units.",
         CallerClass.READER,
-        {200: DescribedAnswer("the document", (DocumentAnswer,))},
+        {200: DescribedAnswer("the document", (Document,))},
         query=BankParameters,
         fails=(NotFound,),
     ),
@@ -81,13 +78,14 @@ async def get_document(request: Request, call: TenantCall, doc_id: DocumentId) -
         "List documents",
         "Newest first; a document that is added meanwhile shifts no page.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page", (DocumentsAnswer,))},
+        {200: DescribedAnswer("a page", (DocumentPage,))},
         query=BankPageParameters,
     ),
 )
 async def list_documents(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.knowledge.list_documents(call.grant, read_parameters(request, BankPageParameters))
-    return json_response(page.as_json("docs"))
+    return json_response(
+        await call.memory.knowledge.list_documents(call.grant, read_parameters(request, BankPageParameters))
+    )
 
 
 @router.delete(
@@ -135,13 +133,14 @@ async def set_directive(request: Request, call: TenantCall) -> Response:
         "List directives",
         "Lists active directives with their authors, the highest priority first.",
         CallerClass.READER,
-        {200: DescribedAnswer("the directives", (DirectivesAnswer,))},
+        {200: DescribedAnswer("the directives", (DirectivePage,))},
         query=BankPageParameters,
     ),
 )
 async def list_directives(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.knowledge.directives(call.grant, read_parameters(request, BankPageParameters))
-    return json_response(page.as_json("directives"))
+    return json_response(
+        await call.memory.knowledge.directives(call.grant, read_parameters(request, BankPageParameters))
+    )
 
 
 @router.get(
@@ -205,13 +204,14 @@ async def link_units(request: Request, call: TenantCall) -> Response:
         "List reflections",
         "Lists the reflections that workers derived from the bank's facts.",
         CallerClass.READER,
-        {200: DescribedAnswer("the reflections", (ReflectionsAnswer,))},
+        {200: DescribedAnswer("the reflections", (ReflectionPage,))},
         query=BankPageParameters,
     ),
 )
 async def list_reflections(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.knowledge.reflections(call.grant, read_parameters(request, BankPageParameters))
-    return json_response(page.as_json("reflections"))
+    return json_response(
+        await call.memory.knowledge.reflections(call.grant, read_parameters(request, BankPageParameters))
+    )
 
 
 @router.get(

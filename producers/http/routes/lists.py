@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from afterturn_client.contract.lists import SessionPage, UnitPage, UserPage
 from afterturn_client.contract.sessions import SessionDetails
 from fastapi import APIRouter, Path, Request, Response
 
@@ -10,15 +11,7 @@ from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_parameters
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID
-from producers.service.listings import (
-    SessionParameters,
-    SessionPlace,
-    SessionsAnswer,
-    UnitsAnswer,
-    UnitsParameters,
-    UsersAnswer,
-    row_as_json,
-)
+from producers.service.listings import SessionParameters, SessionPlace, UnitsParameters
 from producers.service.paging import BankPageParameters, PageParameters
 from store.errors import NotFound
 
@@ -31,13 +24,12 @@ router = APIRouter(prefix="/api/v1", tags=["lists"])
         "List sessions",
         "The session with the newest turn first; a session that continues meanwhile moves to the front.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page", (SessionsAnswer,))},
+        {200: DescribedAnswer("a page", (SessionPage,))},
         query=BankPageParameters,
     ),
 )
 async def list_sessions(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters))
-    return json_response(page.as_json("sessions", [row_as_json(one) for one in page.rows]))
+    return json_response(await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters)))
 
 
 @router.get(
@@ -67,13 +59,12 @@ async def get_session(
         "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
         "the newest turns are listed before a worker has written them; until then a change of one is busy.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page", (UnitsAnswer,))},
+        {200: DescribedAnswer("a page", (UnitPage,))},
         query=UnitsParameters,
     ),
 )
 async def list_units(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.lists.units(call.grant, read_parameters(request, UnitsParameters))
-    return json_response(page.as_json("units", [row_as_json(one) for one in page.rows]))
+    return json_response(await call.memory.lists.units(call.grant, read_parameters(request, UnitsParameters)))
 
 
 @router.get(
@@ -82,10 +73,9 @@ async def list_units(request: Request, call: TenantCall) -> Response:
         "List users",
         "Lists users with stored memories in the banks that the key can read; a user's key sees only its own user.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page", (UsersAnswer,))},
+        {200: DescribedAnswer("a page", (UserPage,))},
         query=PageParameters,
     ),
 )
 async def list_users(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.lists.users(call.grant, read_parameters(request, PageParameters))
-    return json_response(page.as_json("users"))
+    return json_response(await call.memory.lists.users(call.grant, read_parameters(request, PageParameters)))

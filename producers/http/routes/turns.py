@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from afterturn_client.contract.lists import TurnPage
 from afterturn_client.contract.sessions import TurnPlace
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
@@ -23,7 +24,7 @@ from producers.http.requests import (
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, TurnName
 from producers.service.intake import TurnResult
-from producers.service.listings import TurnsAnswer, TurnsParameters, row_as_json
+from producers.service.listings import TurnsParameters
 from producers.service.turns import BatchBody, TurnBody
 from producers.service.wire import Done, LogPosition, Role, SpeakerName, UnitId, UnitTime, WireModel, WritePosition
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
@@ -251,7 +252,7 @@ async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the
         "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
         "in the path, for names that a client or proxy would rewrite there.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page of turns, or the turn", (TurnsAnswer, TurnAnswer))},
+        {200: DescribedAnswer("a page of turns, or the turn", (TurnPage, TurnAnswer))},
         query=TurnOrTurnsParameters,
         fails=(NotFound,),
     ),
@@ -259,8 +260,7 @@ async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the
 async def list_turns(request: Request, call: TenantCall) -> Response:
     if "turn_id" in request.query_params:
         return await _answer_turn(call, read_parameters(request, TurnParameters))
-    page = await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters))
-    return json_response(page.as_json("turns", [row_as_json(one) for one in page.rows]))
+    return json_response(await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters)))
 
 
 async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:

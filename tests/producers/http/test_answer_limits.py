@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.knowledge import Directive
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from producers.service.recall_coordinator import RecallResult
 from producers.service.recall_json import MOST_BYTES, as_json
 from producers.settings import ApiSettings
 from store.identity import host_id
-from store.memory.directives import Directive
 from store.recall import candidates, jobs
 from store.recall.query import Recalled
 from tests.producers.conftest import Tenant, World, broker_of, build
@@ -37,7 +37,12 @@ def answering(*said: str) -> RecallResult:
         )
         for n, text in enumerate(said)
     ]
-    return RecallResult(items, FRESHLY, 1.0, directives=[Directive(UUID(int=9), "tone", "Be brief.", 0)])
+    return RecallResult(
+        items,
+        FRESHLY,
+        1.0,
+        directives=[Directive(directive_id=UUID(int=9), name="tone", content="Be brief.", priority=0)],
+    )
 
 
 @given(texts, st.integers(4096, 12_000))

@@ -47,7 +47,7 @@ NOT_CALLED = {
     },
 }
 #: Models that are values of other packages, which say in their own words what their fields mean.
-OTHERS = frozenset({"ArmScore", "CooccurringEntity", "Directive", "Explanation", "Reflection", "SentTexts"})
+OTHERS = frozenset({"ArmScore", "CooccurringEntity", "Explanation", "SentTexts"})
 HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (

@@ -7,13 +7,13 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from afterturn_client.contract.knowledge import Directive
 from afterturn_client.reference import FrameForm
 from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.prompt_tokens import ESTIMATE
 from producers.service.framing import frame_message
-from store.memory.directives import Directive
 from store.recall.budget import FIRST, cut_to_budget, select_directives, select_fitting
 from store.recall.printing import AnswerPrinter, describe_directive, describe_unit
 from store.recall.query import Recalled
@@ -62,7 +62,10 @@ async def test_the_block_of_an_answer_never_passes_the_budget(
     form: FrameForm, told: list[tuple[int, int]], budget: int, laid_down: list[int]
 ) -> None:
     settings = RecallSettings(directive_tokens=100)
-    directives = [Directive(UUID(int=n), "n", "x" * size, -n) for n, size in enumerate(laid_down)]
+    directives = [
+        Directive(directive_id=UUID(int=n), name="n", content="x" * size, priority=-n)
+        for n, size in enumerate(laid_down)
+    ]
     standing, first = await select_directives(directives, budget, settings, form, COUNTER)
     found = [replace(item(n, "x" * size), occurred_at=NOON + timedelta(days=day)) for n, (size, day) in enumerate(told)]
     kept, used = await cut_to_budget(found, budget - first, {}, AnswerPrinter.of(form, found), COUNTER)
