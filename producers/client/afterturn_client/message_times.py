@@ -127,8 +127,9 @@ def _read_number(value: float) -> datetime | None:
     if per_second is None or abs(value) < _LEAST_SECONDS:
         return None
     try:
-        if value in _DATES:
-            return _at_midnight(date.fromisoformat(str(int(value))))
+        # Asked about a float, a range compares each of its ten million numbers.
+        if (day := int(value)) == value and day in _DATES:
+            return _at_midnight(date.fromisoformat(str(day)))
         at = _within_range(EPOCH + timedelta(microseconds=round(value / per_second * 1e6)))
     except (OverflowError, ValueError):
         return None
