@@ -18,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.api.process import _BackgroundModel, _build_resources, _open_resources
+from deploy.api.resources import BackgroundModel, build_resources, open_resources
 from deploy.local.ports import find_free_port
 from deploy.settings import Settings
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
@@ -205,7 +205,7 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
         broker=BrokerSettings.model_validate({"url": valkey.url, "namespace": "api-carries"}),
         worker=WorkerSettings(nice=2 * nice),
     )
-    owned, beside = _build_resources(settings), Database(settings.database)
+    owned, beside = build_resources(settings), Database(settings.database)
     try:
         for _ in ("the first look", "who waits for it"):
             await owned.pending_words_limit.wait_for_room(HOST, {HOST: TOO_MANY})
@@ -234,7 +234,7 @@ async def test_no_answer_waits_for_a_walk_over_what_was_loaded() -> None:
     thresholds = gc.get_threshold()
     gc.unfreeze()
     try:
-        async with _BackgroundModel(LoadedModel(), "sentence model").loading():
+        async with BackgroundModel(LoadedModel(), "sentence model").loading():
             await until(lambda: gc.get_freeze_count() > 0, "what is loaded is out of the collector's sight")
     finally:
         gc.unfreeze()
@@ -253,11 +253,11 @@ async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_befor
             provider=Provider.REMOTE, remote=RemoteSettings(base_url="http://127.0.0.1:9", model="away")
         ),
     )
-    owned = _build_resources(settings)
+    owned = build_resources(settings)
     stage = EmbeddingStage(owned.database, embedder)
     owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda _host: True, owned.notifier.notify, "api"))
     await world.append(turn="t")
-    async with _open_resources(settings, owned):
+    async with open_resources(settings, owned):
         assert owned.batch.offer(HOST, [turn_uuid("s", "t")], 100)
         await embedder.begun.wait()
     assert await world.statuses(Stage.EMBEDDING) == ["pending"]
