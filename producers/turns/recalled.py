@@ -7,7 +7,8 @@ from typing import Any
 from afterturn_client.reference import RULE, FrameForm, Printer, cut_text, frame_json, frame_lines
 
 from producers.turns.items import Item
-from store.memory.held_facts import HoldingFact, Whose
+from store.memory.held_fact_queries import Whose
+from store.memory.held_facts import HoldingFact
 from store.recall.printing import describe_unit
 from store.recall.query import Recalled
 

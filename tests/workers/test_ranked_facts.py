@@ -13,7 +13,8 @@ from store import identity
 from store.connections import create_owner_engine
 from store.driver_rows import fetch_rows
 from store.memory import held_facts
-from store.memory.held_facts import HoldingFact, Whose
+from store.memory.held_fact_queries import Whose
+from store.memory.held_facts import HoldingFact
 from store.memory.session_history import SessionHistory, WantedFacts
 from store.memory.turns import Appended, NewMessage, NewTurn
 from store.replay import verify_log

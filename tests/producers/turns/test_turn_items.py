@@ -22,7 +22,8 @@ from producers.turns.history import (
 from producers.turns.items import clean_items, count_tokens, identify_item, outline_item
 from producers.turns.recalled import RecalledContext, fact_json
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody, InvalidTurnInput, read_before, read_place
-from store.memory.held_facts import HoldingFact, Whose
+from store.memory.held_fact_queries import Whose
+from store.memory.held_facts import HoldingFact
 from tests.tables import each_row
 
 MOST = 262_144

@@ -10,7 +10,7 @@ from store import identity
 from store.database import Database
 from store.derived.called_names import CALLED
 from store.derived.reflections import MEMBERS, REFLECTIONS
-from store.memory.held_facts import IN_SESSION, OTHERS, OWN
+from store.memory.held_fact_queries import IN_SESSION, OTHERS, OWN
 from store.memory.memories import LIVES
 from store.memory.session_history import RECENT
 from store.memory.turns import TurnStore
