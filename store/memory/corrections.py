@@ -166,6 +166,14 @@ async def _refuse_while_read(connection: AsyncConnection, origin: Origin, unit: 
         raise TurnBusy("a worker is reading the turn of this unit right now; try again")
 
 
+async def _append_change(connection: AsyncConnection, origin: Origin, events: Sequence[Mapping[str, Any]]) -> int:
+    """Append the events of a change; return its position. Raises NotFound where the log has them already."""
+    position = await append_events(connection, origin.host, order_events(events))
+    if position is None:
+        raise NotFound("no such unit")
+    return position
+
+
 async def correct_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
 ) -> Corrected:
@@ -188,9 +196,7 @@ async def correct_unit(
         *(_ended_event(origin, fact) for fact in facts),
         *await _unlink_events(connection, origin, found, content),
     ]
-    position = await append_events(connection, origin.host, order_events(events))
-    if position is None:
-        raise NotFound("no such unit")
+    position = await _append_change(connection, origin, events)
     await _write_follow_ups(connection, origin, found, content, position)
     await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=len(facts))
@@ -212,9 +218,7 @@ async def end_unit(
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
     updated, size = _updated_event(origin, found, found.content, orjson.loads(found.metadata), {"expiresAt": ends})
     events = [updated, *(_ended_event(origin, fact) for fact in facts)]
-    position = await append_events(connection, origin.host, order_events(events))
-    if position is None:
-        raise NotFound("no such unit")
+    position = await _append_change(connection, origin, events)
     await _write_follow_ups(connection, origin, await _read_state(connection, origin, unit), found.content, position)
     await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=len(facts))
@@ -232,9 +236,7 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
         return Corrected(found.position, changed=False, facts_ended=0)
     rest = {name: value for name, value in metadata.items() if name != PINNED}
     event, size = _updated_event(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
-    position = await append_events(connection, origin.host, [event])
-    if position is None:
-        raise NotFound("no such unit")
+    position = await _append_change(connection, origin, [event])
     # A worker that embeds the unit now has read another version, and does not write that vector.
     await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
     await charge_quota(connection, origin.host, origin.bank, size)
@@ -305,9 +307,7 @@ async def _set_state(
     reworded = _changes_words(found, state)
     unnamed = await _unlink_events(connection, origin, found, str(state["content"])) if reworded else ()
     events = [updated, *beside, *unnamed]
-    position = await append_events(connection, origin.host, order_events(events))
-    if position is None:
-        raise NotFound("no such unit")
+    position = await _append_change(connection, origin, events)
     if _moment_of(state["eventDate"]) != found.event_date:
         await projection.redate_unit(connection, origin.host, origin.bank, found.unit_id)
     if reworded:
