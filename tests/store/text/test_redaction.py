@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.tenancy.tokens import KEY_PREFIXES, new_token
-from store.text import redaction
+from store.text import redaction, secret_rules
 from store.text.credential_forms import read_forms
 from store.text.redaction import Redaction, find_secrets, redact_secrets
 from tests.examples import examples
@@ -243,7 +243,7 @@ def test_short_searches_find_what_one_search_of_the_whole_text_finds(
     pieces = (*labelled, *BEGINNINGS, *HARMLESS, "x" * 900, " ", "\n", "sk-" + "a1" * 9_000)
     text = "".join(Random(seed).choices(pieces, k=3_000))
     found = 0
-    for rule in (*redaction._KEYS, *redaction._BLOBS):
+    for rule in (*secret_rules.KEYS, *secret_rules.BLOBS):
         whole = [one.span() for one in rule.pattern.finditer(text)]
         assert [one.span() for one in redaction._iterate_matches(rule.pattern, text)] == whole, rule.label
         found += len(whole)
@@ -276,17 +276,17 @@ def test_no_search_looks_at_more_than_a_window_of_a_text_without_secrets(monkeyp
             seen.append(end - at)
             return self.pattern.search(text, at, end)
 
-    keys: tuple[Any, ...] = redaction._KEYS
+    keys: tuple[Any, ...] = secret_rules.KEYS
     rules = [rule._replace(pattern=Noting(rule.pattern)) for rule in keys if not rule.whole]
-    monkeypatch.setattr(redaction, "_KEYS", tuple(rules))
+    monkeypatch.setattr(redaction, "KEYS", tuple(rules))
     assert find_secrets("postgres://" * 50_000) == []
     assert max(seen) <= redaction.WINDOW
 
 
 def test_no_token_is_shorter_than_what_is_looked_for_first_and_none_holds_a_space() -> None:
-    patterns = [rule.pattern.pattern for rule in redaction._TOKENS]
+    patterns = [rule.pattern.pattern for rule in secret_rules.TOKENS]
     assert len(patterns) > 150
     # WHY private: `re` tells nobody else how short a match may be.
-    assert min(_parser.parse(pattern).getwidth()[0] for pattern in patterns) == redaction.SHORTEST_TOKEN
+    assert min(_parser.parse(pattern).getwidth()[0] for pattern in patterns) == secret_rules.SHORTEST_TOKEN
     spaced = re.compile(r"(?<!SSWS) |\\s|\.[*+{]|\[\^")
     assert [pattern for pattern in patterns if spaced.search(pattern)] == []
