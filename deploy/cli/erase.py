@@ -19,14 +19,14 @@ from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import as_api_json, create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.user_names import parse_user_id
 from deploy.components.bootstrap import HOST
 from deploy.local.stack import Stack
 from deploy.notices import print_notice, replace_unprintable
 from deploy.tables import ResultTable
-from producers.service.erasures import as_json
+from producers.service.erasures import describe_receipt
 from store.clock import DatabaseClock
 from store.connections import create_owner_engine
 from store.database import Database
@@ -250,7 +250,13 @@ def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes:
     if not dry_run and not _try_vacuum(stack):
         print_notice("old row versions stay on disk until the next VACUUM: it could not be run now")
     if json:
-        print_json({"dry_run": dry_run, **({"aliases": list(aliases)} if dry_run else {}), **as_json(receipt)})
+        print_json(
+            {
+                "dry_run": dry_run,
+                **({"aliases": list(aliases)} if dry_run else {}),
+                **as_api_json(describe_receipt(receipt)),
+            }
+        )
     else:
         create_console().print(_render_receipt(receipt, aliases, dry_run=dry_run))
 

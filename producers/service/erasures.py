@@ -1,18 +1,14 @@
-"""Parses requests of erasures, and serialises their receipts."""
+"""Parses requests of erasures, and describes their receipts."""
 
-from dataclasses import asdict
-from datetime import datetime
-from typing import Any, Literal, Self
-from uuid import UUID
+from typing import Literal, Self
 
-from afterturn_client.contract.erasures import ErasurePreview, TextsAtModel
+from afterturn_client.contract.erasures import ErasurePreview, ErasureReceipt, UnreachedCopies
 from pydantic import Field, model_validator
 
 from producers.service.fields import BankName, Name, SessionName, field_error
-from producers.service.wire import RequestModel, WireModel
+from producers.service.wire import RequestModel
 from store import identity
 from store.erasure import Kind, Receipt
-from store.tenancy.external_models import SentTexts
 from store.tenancy.keys import Grant
 
 #: The field that names the target, by kind of erasure; a bank needs none besides `bank`.
@@ -67,29 +63,6 @@ class ErasureBody(RequestModel):
         return str(getattr(self, named)) if named else ""
 
 
-class UnreachedCopies(WireModel):
-    """Copies of erased data that may exist outside this service."""
-
-    gateway_sessions: dict[str, int] = Field(description="number of erased turns that a gateway was told, by session")
-    models: list[SentTexts] = Field(description="external models that were sent erased texts")
-    elsewhere: list[str] = Field(description="other copies, such as backups")
-
-
-class ReceiptAnswer(WireModel):
-    """The receipt of an erasure: ids and counts, no content."""
-
-    erasure_id: UUID = Field(description="id of the erasure")
-    kind: Kind = Field(description="what was erased")
-    bank_id: UUID | None = Field(description="id of the bank; null: it is of no single bank")
-    target_id: UUID = Field(description="id of what was erased")
-    status: Literal["running", "done"] = Field(description="whether it is complete")
-    counts: dict[str, int] = Field(description="rows and events that are gone, by kind")
-    unreached: UnreachedCopies = Field(description="copies that may exist outside this service")
-    stays: list[str] = Field(description="what of a user stays here")
-    requested_at: datetime = Field(description="time of the request")
-    finished_at: datetime | None = Field(description="time of its end; null: it continues")
-
-
 def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
     """Return whether a key may see a receipt that its user and agent can see."""
     if grant.banks is None:
@@ -105,29 +78,33 @@ def describe_preview(receipt: Receipt, *, complete: bool) -> ErasurePreview:
         bank_id=receipt.bank_id,
         target_id=receipt.target_id,
         complete=complete,
-        counts={name: number for name, number in sorted(receipt.counts.items()) if number},
+        counts=_list_counts(receipt),
         gateway_sessions=dict(sorted(receipt.delivered.items())),
-        models=tuple(TextsAtModel(**asdict(one)) for one in receipt.models),
+        models=receipt.models,
         elsewhere=tuple(receipt.unreached),
         stays=tuple(receipt.stays),
     )
 
 
-def as_json(receipt: Receipt) -> dict[str, Any]:
-    """Return the API's JSON of a receipt."""
-    return {
-        "erasure_id": str(receipt.erasure_id),
-        "kind": receipt.kind.value,
-        "bank_id": receipt.bank_id and str(receipt.bank_id),
-        "target_id": str(receipt.target_id),
-        "status": "done" if receipt.done else "running",
-        "counts": {name: number for name, number in sorted(receipt.counts.items()) if number},
-        "unreached": {
-            "gateway_sessions": dict(sorted(receipt.delivered.items())),
-            "models": [asdict(one) for one in receipt.models],
-            "elsewhere": list(receipt.unreached),
-        },
-        "stays": list(receipt.stays),
-        "requested_at": receipt.requested_at.isoformat(),
-        "finished_at": receipt.finished_at and receipt.finished_at.isoformat(),
-    }
+def describe_receipt(receipt: Receipt) -> ErasureReceipt:
+    """Return a receipt as it is shown."""
+    return ErasureReceipt(
+        erasure_id=receipt.erasure_id,
+        kind=receipt.kind.value,
+        bank_id=receipt.bank_id,
+        target_id=receipt.target_id,
+        status="done" if receipt.done else "running",
+        counts=_list_counts(receipt),
+        unreached=UnreachedCopies(
+            gateway_sessions=dict(sorted(receipt.delivered.items())),
+            models=receipt.models,
+            elsewhere=tuple(receipt.unreached),
+        ),
+        stays=tuple(receipt.stays),
+        requested_at=receipt.requested_at,
+        finished_at=receipt.finished_at,
+    )
+
+
+def _list_counts(receipt: Receipt) -> dict[str, int]:
+    return {name: number for name, number in sorted(receipt.counts.items()) if number}

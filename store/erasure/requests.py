@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
+from afterturn_client.contract.erasures import TextsAtModel
 from sqlalchemy import Row, Select, Text, Update, cast, insert, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,7 +18,7 @@ from store import identity, schema
 from store.errors import NotFound
 from store.memory import reflections
 from store.snapshot.rows import describe_export, list_exports
-from store.tenancy.external_models import SentTexts, split_counts
+from store.tenancy.external_models import split_counts
 
 #: Where every erasure may leave copies that this service cannot reach.
 BEYOND_REACH = (
@@ -121,7 +122,7 @@ class Receipt:
     delivered: Mapping[str, int]
     requested_at: datetime
     finished_at: datetime | None
-    models: tuple[SentTexts, ...] = ()
+    models: tuple[TextsAtModel, ...] = ()
     unreached: tuple[str, ...] = BEYOND_REACH
     stays: tuple[str, ...] = ()
 

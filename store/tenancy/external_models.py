@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.contract.erasures import TextsAtModel
 from sqlalchemy import ColumnElement, Select, Text, Uuid, any_, bindparam, cast, func, select, union_all
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -55,15 +56,6 @@ class ExternalModel:
     endpoint: str
 
 
-@dataclass(frozen=True, slots=True)
-class SentTexts:
-    """The number of texts that an external model was sent for a purpose; it may have kept them."""
-
-    purpose: str
-    endpoint: str
-    texts: int
-
-
 async def note_external_models(database: Database, models: Sequence[ExternalModel]) -> None:
     """Record models that may be called from now on."""
     if models:
@@ -85,11 +77,12 @@ async def count_sent(
     return {f"{PREFIX}:{row.purpose}:{row.endpoint}": row.texts for row in rows}
 
 
-def split_counts(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[SentTexts, ...]]:
+def split_counts(counts: Mapping[str, int]) -> tuple[Mapping[str, int], tuple[TextsAtModel, ...]]:
     """Split a receipt's counts into those of this service and the texts sent to external models."""
     outside = {name: number for name, number in counts.items() if name.startswith(f"{PREFIX}:")}
     parts = (name.split(":", 2) for name in sorted(outside))
     models = tuple(
-        SentTexts(purpose, endpoint, outside[f"{PREFIX}:{purpose}:{endpoint}"]) for _, purpose, endpoint in parts
+        TextsAtModel(purpose=purpose, endpoint=endpoint, texts=outside[f"{PREFIX}:{purpose}:{endpoint}"])
+        for _, purpose, endpoint in parts
     )
     return {name: number for name, number in counts.items() if name not in outside}, models

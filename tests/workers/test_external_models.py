@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from afterturn_client.contract.erasures import TextsAtModel
 from asyncpg.exceptions import ConnectionDoesNotExistError
 
 from deploy.components.external_models import list_external_models, record_models
@@ -13,7 +14,7 @@ from embeddings.remote import derive_generation
 from store.database import Database
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
 from store.memory.units import Units
-from store.tenancy.external_models import EMBEDDING, EXTRACTION, ExternalModel, SentTexts, note_external_models
+from store.tenancy.external_models import EMBEDDING, EXTRACTION, ExternalModel, note_external_models
 from tests.workers.conftest import HOST, World, dialogue, now, settings_of
 from tests.workers.models import Model, model, reader
 from tests.workers.stages import Crew, KnownEmbedder
@@ -21,6 +22,10 @@ from tests.workers.stages import Crew, KnownEmbedder
 GENERATION = 1234
 VECTORS, READERS = "vectors.example.org", "readers.example.org"
 VERSION = "llm-5:test/model-1"
+
+
+def sent(purpose: str, endpoint: str, texts: int) -> TextsAtModel:
+    return TextsAtModel(purpose=purpose, endpoint=endpoint, texts=texts)
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ async def test_a_receipt_tells_which_machines_were_sent_what_was_erased(
     receipt = await erased(world, kind, name)
     assert receipt.done
     # Four messages; and with their vectors those of two facts.
-    assert receipt.models == (SentTexts(EMBEDDING, VECTORS, 6), SentTexts(EXTRACTION, READERS, 4))
+    assert receipt.models == (sent(EMBEDDING, VECTORS, 6), sent(EXTRACTION, READERS, 4))
     assert not any(name.startswith("outside") for name in receipt.counts)
 
 
@@ -73,7 +78,7 @@ async def test_of_one_unit_its_own_texts_are_told_also_when_they_were_corrected(
     for _ in range(2):
         await remote.drain()
     receipt = await erased(world, Kind.UNIT, str(unit.unit_id))
-    assert receipt.models == (SentTexts(EMBEDDING, VECTORS, 2), SentTexts(EXTRACTION, READERS, 1))
+    assert receipt.models == (sent(EMBEDDING, VECTORS, 2), sent(EXTRACTION, READERS, 1))
 
 
 async def test_what_stayed_in_the_house_is_not_told_of(world: World) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from afterturn_client.contract.erasures import ErasurePreview
+from afterturn_client.contract.erasures import ErasurePreview, ErasureReceipt
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
@@ -18,12 +18,12 @@ from producers.http.requests import (
     read_body,
     read_parameters,
 )
-from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
+from producers.service.erasures import ErasureBody, describe_receipt
 from store.erasure import Receipt
 from store.errors import IsReflection, NotFound
 
-ERASED = DescribedAnswer("the erasure is complete; its receipt", (ReceiptAnswer,))
-ERASING = DescribedAnswer("the erasure continues in the background; the receipt so far", (ReceiptAnswer,))
+ERASED = DescribedAnswer("the erasure is complete; its receipt", (ErasureReceipt,))
+ERASING = DescribedAnswer("the erasure continues in the background; the receipt so far", (ErasureReceipt,))
 
 ErasureId = Annotated[str, describe_id("the erasure, as its receipt says it")]
 
@@ -69,13 +69,15 @@ async def count_erasure(request: Request, call: TenantCall) -> Response:
         "Get the receipt of an erasure",
         "Says how far an erasure has come, and where copies may be that the service does not reach.",
         CallerClass.READER,
-        {200: DescribedAnswer("the receipt", (ReceiptAnswer,))},
+        {200: DescribedAnswer("the receipt", (ErasureReceipt,))},
         fails=(NotFound,),
     ),
 )
 async def get_erasure(request: Request, call: TenantCall, erasure_id: ErasureId) -> Response:
     read_parameters(request, Nothing)
-    return json_response(as_json(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id))))
+    return json_response(
+        describe_receipt(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id)))
+    )
 
 
 class DeleteParameters(BankParameters):
@@ -91,4 +93,4 @@ async def erase_thing(call: TenantCall, target: Mapping[str, str]) -> Response:
 
 def answer_receipt(receipt: Receipt) -> Response:
     """Return the answer to a request: 200 when it is done, 202 when it goes on by itself."""
-    return json_response(as_json(receipt), 200 if receipt.done else 202)
+    return json_response(describe_receipt(receipt), 200 if receipt.done else 202)

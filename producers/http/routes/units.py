@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
+from afterturn_client.contract.erasures import ErasureReceipt
 from afterturn_client.contract.units import Unit
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -19,7 +20,6 @@ from producers.http.requests import (
     read_parameters,
 )
 from producers.http.routes.erasures import ERASING, answer_receipt
-from producers.service.erasures import ReceiptAnswer
 from producers.service.units import CorrectionBody
 from producers.service.wire import Done, WritePosition
 from store.errors import ConcurrencyError, IsReflection, NotFound
@@ -148,7 +148,7 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinne
         {
             204: DescribedAnswer("the unit is forgotten"),
             200: DescribedAnswer(
-                "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)
+                "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenAnswer, ErasureReceipt)
             ),
             202: ERASING,
         },

@@ -1,7 +1,9 @@
-"""What an erasure would do, before it is asked for."""
+"""What an erasure would take, and the receipt of one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from afterturn_client.contract.shape import Shape
@@ -41,3 +43,41 @@ class ErasurePreview(Shape):
     """other copies that would stay, such as backups"""
     stays: tuple[str, ...]
     """what of a user would stay here"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachedCopies(Shape):
+    """Copies of erased data that may exist outside this service."""
+
+    gateway_sessions: Mapping[str, int]
+    """number of erased turns that a gateway was told, by session"""
+    models: tuple[TextsAtModel, ...]
+    """external models that were sent erased texts"""
+    elsewhere: tuple[str, ...]
+    """other copies, such as backups"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureReceipt(Shape):
+    """The receipt of an erasure: ids and counts, no content."""
+
+    erasure_id: UUID
+    """id of the erasure"""
+    kind: str
+    """what was erased: a `unit`, `session`, `document`, `directive`, `memory`, `user` or `bank`"""
+    bank_id: UUID | None
+    """id of the bank; null: it is of no single bank"""
+    target_id: UUID
+    """id of what was erased"""
+    status: Literal["running", "done"]
+    """whether it is complete"""
+    counts: Mapping[str, int]
+    """rows and events that are gone, by kind"""
+    unreached: UnreachedCopies
+    """copies that may exist outside this service"""
+    stays: tuple[str, ...]
+    """what of a user stays here"""
+    requested_at: datetime
+    """time of the request"""
+    finished_at: datetime | None
+    """time of its end; null: it continues"""
