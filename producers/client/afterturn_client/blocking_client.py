@@ -16,6 +16,7 @@ from afterturn_client.contract.banks import BankDetails, DirectiveDetails
 from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
+from afterturn_client.contract.lists import ListedSession, ListedTurn
 from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import InvalidRequestError
@@ -138,13 +139,13 @@ class Afterturn(Closing):
 
     def list_sessions(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedSession]:
+    ) -> lists.Page[ListedSession]:
         """List a bank's sessions, the one with the newest turn first; `cursor` is that of the previous page."""
         return self._run(self._target.list_rows(lists.SESSIONS, cursor, limit, bank))
 
     def list_turns(
         self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedTurn]:
+    ) -> lists.Page[ListedTurn]:
         """List a session's turns in their order; `cursor` is that of the previous page."""
         return self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id=session_id))
 

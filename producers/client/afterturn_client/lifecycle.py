@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from afterturn_client.answers import Freshness, read_freshness
+from afterturn_client.answers import read_freshness
 from afterturn_client.arguments import check_name, check_objects
 from afterturn_client.calls import ApiCall
+from afterturn_client.contract.freshness import Freshness
 from afterturn_client.errors import InvalidAnswerError
 from afterturn_client.reading import Fields
 from afterturn_client.reference import FrameForm
