@@ -98,6 +98,8 @@ _MAIL = re.compile(
     r"|[>\s]*-{2,}\s*(?:original|forwarded|weitergeleitete|urspr\u00fcngliche)[^\n]{0,40}"
     r"|begin forwarded message|(?:from|von|de|da|subject|betreff|objet|asunto|oggetto): [^\n]{1,200}$"
     r"|(?:ingredients|directions|zutaten|zubereitung|ingr\u00e9dients)\s?:\s*$|(?-i:(?:INT|EXT)\. [A-Z])"
+    r"|(?:chapter|kapitel) [\divxlc]{1,6}\.?\s*$"
+    r"|#{1,4} (?:instructions?|inputs?|response|output|prompt|system|user):?\s*$"
     r"|_{10,}\s*$|HTTP/\d(?:\.\d)? \d{3}\b[^\n]*$",
     re.IGNORECASE,
 )
@@ -105,19 +107,21 @@ _OPENS = r"(?:^|[.!?\n,;]\s{0,3}|\b(?:please|can you|could you|would you|help me
 _DASH = r"\s[-\u2013\u2014](?=\s)"
 _COLON = r"\s?:(?=\s|$|[\"'\u201c\u2018\u201e])"
 _OPENED_SAYING = re.compile(
-    rf"\b(?<!as I )(?<!like I ){_SAYS}(?: (?:this|that|to me|me|us|back|as follows|in \w{{1,20}})){{0,2}}"
+    rf"\b(?<!as I )(?<!like I ){_SAYS}(?: (?:this|that|to me|me|us|back|as follows"
+    rf"|in (?:(?:his|her|their|the|an?) )?\w{{1,20}})){{0,2}}"
     rf"(?:{_COLON}|{_DASH})",
     re.IGNORECASE,
 )
 _WORK = (
-    r"(?:translate|proof-?read|re-?write|rephrase|reword|paraphrase|summari[sz]e|spell-?check|grammar-?check|fix"
+    r"(?:translate|proof-?read|re-?write|rephrase|reword|paraphrase|summari[sz]e|spell[- ]?check|grammar[- ]?check"
+    r"|make(?= (?:this|it|these|the following)\b)|fix"
     r"|improve|polish|shorten|analy[sz]e|explain|classify|tag|parse|tokeni[sz]e|continue|complete|format"
     r"|convert|repeat|recite|read|say|type|print|echo|output|return|copy|quote|transcribe|interpret|annotate"
     r"|review|comment on|label|extract|sing|(?:correct|edit|check|turn|write|draft|compose|finish)(?= \w)"
     r"|\u00fcbersetze|traduis|traduce|traduci|vertaal|traduza)"
 )
 _MATTER = (
-    r"(?:e-?mails?|mails?|messages?|letters?|texts?|posts?|tweets?|comments?|reviews?|story|stories|poems?|songs?"
+    r"(?:e-?mails?|mails?|messages?|letters?|texts?|posts?|tweets?|comments?|reviews?|story|stories|poems?|songs?|limericks?|haikus?|sonnets?|riddles?"
     r"|lyrics"
     r"|articles?|logs?|outputs?|errors?|traces?|traceback|stack ?traces?|diffs?|patch|code|snippets?|scripts?"
     r"|transcripts?"
@@ -173,7 +177,8 @@ _HEAD = re.compile(
     r"|[ \t]*(?:\d\d:)?\d\d:\d\d[.,]\d{3} --> (?:\d\d:)?\d\d:\d\d[.,]\d{3}"
     r"|[ \t]{0,3}(?:\$|>>>|[\w.-]{1,30}@[\w.-]{1,40}[: ][^\n$#]{0,60}[$#]) (?-i:[a-z./])[^\n]*$"
     r"|[ \t]{0,3}(?:[\w-]{1,30}[=-][#>]|(?:mysql|sqlite|mariadb)(?: \[\w{1,30}\])?>) [^\n]*$"
-    r"|[ \t]{0,3}(?:PS )?[A-Z]:\\[^\n>]{0,120}>[^\n]*$|thread '[^'\n]{0,80}' panicked[^\n]*$",
+    r"|[ \t]{0,3}(?:PS )?[A-Z]:\\[^\n>]{0,120}>[^\n]*$|thread '[^'\n]{0,80}' panicked[^\n]*$"
+    r"|[ \t]{0,3}[\w.-]{1,30}@[\w.-]{1,40} [^\n%]{0,60}% (?-i:[a-z./])[^\n]*$",
     re.IGNORECASE,
 )
 _GREETING = re.compile(

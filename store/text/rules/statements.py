@@ -62,7 +62,8 @@ _TELL = (
 _NOT = (
     r"(?:not|never|no ?one|nobody|none|nothing|neither|nor|hardly|barely|scarcely|cannot|doubt(?:s|ed|ful)?|den(?:y"
     r"|ies|ied)"
-    r"|no way|false|untrue|wrong|lie|myth|unlikely|impossible|refus(?:e|es|ed)|far from|anything but|no longer|without"
+    r"|no way|false(?:ly)?|untrue|wrong(?:ly)?"
+    r"|mistakenly|incorrectly|lie|myth|unlikely|impossible|refus(?:e|es|ed)|far from|anything but|no longer|without"
     r"|\w{2,6}n['\u2019]t"
     r"|cant|dont|wouldnt"
     r"|didnt|isnt|wasnt|aint)"
@@ -101,8 +102,10 @@ _FACTIVE = re.compile(
 # The same in other languages: "je ne crois pas que j'habite", "no es verdad que vivo", "er sagt, ich heisse".
 _GOVERNED_ELSEWHERE = re.compile(
     r"\b(?:que|si|che|dass|da\u00df|ob|wenn|dat|indien)\s*$|\b(?:qu|s)['\u2019]\s*$"
+    r"|\bals (?:ob|w\u00e4r)[^.!?\n]{0,40}:\s*$"
     r"|\b(?:angenommen|stell dir vor|nehmen wir an|tu so|vielleicht|falls|supposons|supongamos|supponiamo)\W*$"
-    r"|\b(?:sagt|sagte|meint|behauptet|schreibt|dit|dice|dijo|disse|diz|zegt|zei)\s*[,:]\s*$",
+    r"|\b(?:sagt|sagte|meint|behauptet|schreibt|hei(?:\u00df|ss)t es|steht|lautet|dit|dice|dijo|disse|diz|zegt"
+    r"|zei)\s*[,:]\s*$",
     re.IGNORECASE,
 )
 _SEPARATOR = re.compile(
@@ -189,7 +192,10 @@ _SARCASTIC = re.compile(
 )
 _LOVES = re.compile(r"i (?:\w{2,10} ){0,2}(?:love|enjoy|like|adore)\b", re.IGNORECASE)
 _EXAMPLE_LENGTH = 24
-_EXAMPLE = re.compile(r"\b(?:such as|as in|for example|for instance|e\.g\.)[\s:,]*$", re.IGNORECASE)
+_EXAMPLE = re.compile(
+    r"\b(?:such as|as in|for example|for instance|e\.g\.|(?:sentence|phrase|statement|line)s? like)[\s:,]*$",
+    re.IGNORECASE,
+)
 _OPEN_QUOTE = re.compile(r"[\"'\u201c\u2018\u201e\u00ab]\s?$")
 
 
