@@ -4,13 +4,19 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 
-from store.recall.pool import AGENTS, Candidate
+from store.recall.fusion import Ranking
+from store.recall.lexical import Statistics
+from store.recall.pool import AGENTS, Candidate, CandidatePool
 from store.recall.question import Question
 from store.recall.rules import SAME, measure_sameness
 from store.recall.short_questions import ShortQuestions
 
 #: Least score of a unit in an answer of an open size, and its least share of the best score.
 FLOOR, SHARE = 0.1, 0.3
+#: Score of what a unit says itself, below which none in an agent's memory surely answers, the share of a question's idf
+#: in words that the bank lacks from which on it seems not to be answered, and most units of an answer then: 12 instead
+#: of 25 (median of 40 questions without an answer).
+SURE, UNKNOWN, MOST_UNSURE = 0.63, 0.4, 12
 #: Words, of several languages, of which acknowledgements and thanks consist.
 _COURTESY = frozenset((files("store.text") / "data" / "courtesy.txt").read_text(encoding="utf-8").split())
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
@@ -18,11 +24,14 @@ _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
 _MOST_WORDS = 16
 
 
-def select_helpful(ranked: Sequence[tuple[Candidate, ShortQuestions, float]], question: Question) -> list[int]:
+def select_helpful(
+    ranked: Sequence[tuple[Candidate, ShortQuestions, float]], question: Question, *, most: int | None = None
+) -> list[int]:
     """Return the places of the units that an answer of an open size holds, of units with their scores, best first.
 
     Left out are acknowledgements, earlier questions for the same, and units that score less than FLOOR, or less than
-    SHARE of the best one that is left. Thanks and assent ask for nothing. Pinned units stay.
+    SHARE of the best one that is left, or stand behind `most` others. Thanks and assent ask for nothing. Pinned units
+    stay.
     """
     if is_acknowledgement(question.text):
         return [place for place, (unit, _, _) in enumerate(ranked) if unit.pinned]
@@ -33,7 +42,21 @@ def select_helpful(ranked: Sequence[tuple[Candidate, ShortQuestions, float]], qu
     ]
     top = max((ranked[place][2] for place in helpful if not ranked[place][0].pinned), default=0.0)
     least = max(FLOOR, SHARE * top)
-    return [place for place in helpful if ranked[place][0].pinned or ranked[place][2] >= least]
+    near = [place for place in helpful if not ranked[place][0].pinned and ranked[place][2] >= least]
+    return sorted([*near[:most], *(place for place in helpful if ranked[place][0].pinned)])
+
+
+def limit_unsure(pool: CandidatePool, ranking: Ranking, question: Question, statistics: Statistics) -> int | None:
+    """Return the most units of an answer of an open size to a question that an agent's memory seems not to answer.
+
+    There scores are flat, so no drop would end the answer. None, no limit, where a unit surely answers, where people
+    with names speak alone, since their names raise all scores, and where the bank has most words of the question.
+    """
+    if not pool.is_agents or ranking.judged.max(initial=0.0) >= SURE:
+        return None
+    weights = {word: count * statistics.idf(word) for word, count in question.words.items()}
+    unknown = sum(weight for word, weight in weights.items() if not statistics.frequency.get(word))
+    return MOST_UNSURE if unknown > UNKNOWN * sum(weights.values()) else None
 
 
 def is_acknowledgement(text: str) -> bool:

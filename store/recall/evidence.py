@@ -42,17 +42,12 @@ def weigh_evidence(
     """
     if not len(pool):
         return Evidence()
-    floor = settings.agent_floor if _is_agents(pool) else settings.floor
+    floor = settings.agent_floor if pool.is_agents else settings.floor
     floor += LONGER * math.log(max(1.0, mean_length / BRIEF))
     says_something = any(len(word) > 1 for word in question.words) or find_asked_facts(question.text) is not None
     on_topic = ranking.judged.max() >= floor and says_something
     about = _judge_speaker(ranking.judged, pool, named, settings.margin)
     return Evidence(float(ranking.before_pins.max()), bool(on_topic), about)
-
-
-def _is_agents(pool: CandidatePool) -> bool:
-    """Return whether this is an agent's memory: an agent speaks in it, or no speaker has a name."""
-    return pool.has_agent or not any(unit.name for unit in pool.candidates)
 
 
 def _judge_speaker(

@@ -117,6 +117,11 @@ class CandidatePool:
         return any(candidate.role in AGENTS for candidate in self.candidates)
 
     @cached_property
+    def is_agents(self) -> bool:
+        """Whether this is an agent's memory: an agent speaks in it, or no speaker has a name."""
+        return self.has_agent or not any(unit.name for unit in self.candidates)
+
+    @cached_property
     def lines(self) -> NDArray[np.bool_]:
         """Which candidates are an agent's short lines, which seldom inform; shape (len(self),)."""
         return np.array([_is_line(candidate) for candidate in self.candidates], dtype=np.bool_)

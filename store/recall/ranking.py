@@ -13,7 +13,7 @@ from store.database import Database
 from store.derived.persons import parse_confidence
 from store.memory.reflections import KIND
 from store.off_loop import run_off_loop
-from store.recall.answer_end import select_helpful
+from store.recall.answer_end import limit_unsure, select_helpful
 from store.recall.arms import Arm, score_pool
 from store.recall.candidates import read_whole_texts
 from store.recall.deduplication import DistinctUnit, deduplicate_ranking
@@ -115,7 +115,8 @@ def _choose_places(state: RecallState, ranked: _Ranked, wanted: int) -> Sequence
         return range(len(best))
     indexes = [one.index for one in best]
     scored = [(pool.candidates[at], pool.asking[at], float(ranked.ranking.scores[at])) for at in indexes]
-    return select_helpful(scored, state.question)
+    most = limit_unsure(pool, ranked.ranking, state.question, state.statistics)
+    return select_helpful(scored, state.question, most=most)
 
 
 async def _build_items(

@@ -6,6 +6,7 @@ from typing import Any
 from afterturn_client.reference import frame
 
 from store.memory.turns import NewMessage
+from store.recall.answer_end import MOST_UNSURE
 from store.recall.printing import describe_unit
 from store.recall.query import RecallAnswer
 from tests.producers.forty_turns import read_chat, read_questions
@@ -18,6 +19,10 @@ ASKED: tuple[tuple[dict[str, Any], int, float], ...] = (
     ({"max_tokens": 1000, "helpful": True}, 15, 0.95),
     ({"max_tokens": 300}, 15, 0.9),
 )
+
+
+#: What the chat does not tell, about what it tells of.
+UNTOLD = ("What is my blood type?", "How much is my rent?", "Which football club do I support?", "What was my GPA?")
 
 
 async def tell_chat(memory: Memory) -> None:
@@ -46,6 +51,13 @@ async def test_an_answer_costs_what_was_allowed_and_holds_what_was_asked_for(mem
         assert median(results) <= most
         held = [words in print_block(answer) for answer, words in answers]
         assert sum(held) >= least * len(held)
+
+
+async def test_a_question_without_an_answer_gets_a_short_one(memory: Memory) -> None:
+    await tell_chat(memory)
+    for question in UNTOLD:
+        assert len((await memory.ask(question, max_tokens=None)).items) <= MOST_UNSURE
+        assert len((await memory.ask(question, k=20)).items) == 20
 
 
 async def test_a_least_score_leaves_out_what_scores_less(memory: Memory) -> None:
