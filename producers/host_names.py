@@ -30,7 +30,9 @@ def is_address(name: str) -> bool:
 def check_host_name(host: str) -> str:
     """Return a name of `api.allowed_hosts`. Raises PydanticCustomError for what no Host could be."""
     name, port = split_port(host.strip())
-    if not (is_address(name) or _NAME.fullmatch(name)) or (port and not _PORT.fullmatch(port)):
+    bracketed = host.strip().startswith("[")
+    known = is_address(name) and "]" in host if bracketed else is_address(name) or _NAME.fullmatch(name)
+    if not known or (port and not _PORT.fullmatch(port)):
         flaw = (
             "must be a name or an address, with or without a port: memory.example, memory.example:8443, [fd00::1]:8443"
         )

@@ -9,10 +9,12 @@ import httpx
 import orjson
 import pytest
 from pydantic import SecretStr
+from pydantic_core import PydanticCustomError
 from structlog.testing import capture_logs
 
 import store
 from producers.fair_queue import FairQueue
+from producers.host_names import check_host_name
 from producers.http.error_responses import INTERNAL, error_response, error_to_wire
 from producers.http.middleware import CallMiddleware
 from producers.http.routes.service import Readiness
@@ -243,6 +245,12 @@ async def test_only_the_host_names_that_are_set_lead_here(world: World, valkey: 
             assert (await client.get("/health/live", headers=origin)).status_code == 403
     finally:
         await named.close()
+
+
+@each_row("host", ["[::1", "::1]", "[a]", "[a.example]:80"])
+def test_what_stands_in_brackets_is_an_address(host: str) -> None:
+    with pytest.raises(PydanticCustomError):
+        check_host_name(host)
 
 
 async def test_when_the_database_is_away_a_write_is_refused_and_can_be_tried_again(
