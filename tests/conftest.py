@@ -136,24 +136,16 @@ async def lender(servers: tuple[TestPostgres, TestValkey], administrator: AsyncC
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def fresh_database(
-    servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection
-) -> AsyncIterator[TestPostgres]:
-    """A migrated database of one test alone, made for it and dropped afterwards.
-
-    A folder whose tests ask nothing of plans, statistics and sessions overrides it by `emptied_database`.
-    """
-    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
-    yield database
-    await database.drop(by=administrator)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def emptied_database(lender: Lender) -> AsyncIterator[TestPostgres]:
-    """A migrated, empty database of one test alone, which served others before it."""
-    kept = await lender.lend()
-    yield kept.postgres
-    lender.take_back(kept)
+async def fresh_database(request: pytest.FixtureRequest, lender: Lender) -> AsyncIterator[TestPostgres]:
+    """A migrated, empty database of one test alone: of one marked `untouched`, made for it and dropped afterwards."""
+    if request.node.get_closest_marker("untouched"):
+        database = await lender.server.create(f"test_{uuid4().hex}", by=lender.administrator)
+        yield database
+        await database.drop(by=lender.administrator)
+    else:
+        kept = await lender.lend()
+        yield kept.postgres
+        lender.take_back(kept)
 
 
 @pytest.fixture(scope="session")

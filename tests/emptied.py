@@ -1,8 +1,8 @@
 """Databases that serve one test after another: each test finds its own empty, as the migrations left it.
 
 A new one costs more than most tests: its files, and each of its sessions reads the catalog and plans every function
-anew. So a database is emptied for the next test, and its sessions stay, unless a test changed its catalog or
-statistics, filled it, or left a session of its own in it: then it is dropped.
+anew. So a database is emptied for the next test, and its sessions stay, unless a test changed its catalog,
+filled it, or left a session of its own in it: then it is dropped.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from tests.patience import PAUSE_S
 from tests.servers import TestPostgres
 from tests.watched import Watched
 
-#: What a definition or a statistic of a table is written in; each change of one makes a newer row.
+#: What a definition is written in; each change of one makes a newer row. ANALYZE changes that of pg_class in place.
 CATALOGS = (
     *("pg_attrdef", "pg_attribute", "pg_class", "pg_constraint", "pg_db_role_setting", "pg_extension", "pg_index"),
-    *("pg_namespace", "pg_policy", "pg_proc", "pg_rewrite", "pg_statistic", "pg_trigger", "pg_type"),
+    *("pg_namespace", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger", "pg_type"),
 )
 OURS = "schemaname not in ('pg_catalog', 'information_schema')"
 TABLES = f"select format('%I.%I', schemaname, tablename) from pg_tables where {OURS} order by 1"
@@ -32,6 +32,15 @@ SEQUENCES = f"""select format('%I.%I', schemaname, sequencename) as name, last_v
 SESSIONS = "select count(*) from pg_stat_activity where datname = current_database()"
 #: The bytes of a table beyond which a database is dropped: it would cost more to empty, and be planned for otherwise.
 LARGE = 2**20
+STATISTICS = "select count(*) || ' ' || max(cast(cast(xmin as text) as bigint)) from pg_statistic"
+#: Erasures and replays analyze. PostgreSQL 18 can forget what that found.
+FORGOTTEN = f"""
+    select pg_clear_relation_stats(schemaname, tablename) from pg_tables where {OURS};
+    select pg_restore_relation_stats('schemaname', schemaname::text, 'relname', indexname::text, 'reltuples', 0::real)
+      from pg_indexes join pg_class c on c.oid = format('%I.%I', schemaname, indexname)::regclass
+     where {OURS} and reltuples > 0;
+    select pg_clear_attribute_stats(schemaname, tablename, attname, inherited) from pg_stats where {OURS};
+    select afterturn.first_statistics('afterturn')"""
 LOOKS = 10
 NO_LONGER = (PostgresError, InterfaceError, OSError)
 
@@ -46,6 +55,7 @@ class Kept:
     unchanged: str = ""
     find_filled: str = ""
     began: str = ""
+    statistics: str = ""
     moved: frozenset[str] = frozenset()
     stores: dict[int, Watched] = field(default_factory=dict)
 
@@ -68,12 +78,18 @@ class Kept:
         self.find_filled = " union all ".join(
             f"select '{name}', pg_relation_size('{name}') > {LARGE} where exists (select from {name})" for name in empty
         )
-        self.began, self.moved = await self.session.fetchval(self.unchanged), frozenset(await self._list_moved())
+        self.moved = frozenset(await self._list_moved())
+        await self._remember()
 
     async def empty(self) -> bool:
         """Make it as it was; return False where that cannot be done."""
         with suppress(*NO_LONGER):
-            return not await self._is_in_use() and await self._is_unchanged() and await self._empty()
+            return (
+                not await self._is_in_use()
+                and await self._is_unchanged()
+                and await self._empty()
+                and await self._forget()
+            )
         return False
 
     async def end(self) -> None:
@@ -106,6 +122,17 @@ class Kept:
         if statements := [*(f"delete from only {name}" for name, _ in filled), *back]:
             await self.session.execute("; ".join(statements))
         return True
+
+    async def _forget(self) -> bool:
+        """Make the statistics those after the migrations."""
+        if await self.session.fetchval(STATISTICS) != self.statistics:
+            await self.session.execute(FORGOTTEN)
+            await self._remember()
+        return True
+
+    async def _remember(self) -> None:
+        self.began = await self.session.fetchval(self.unchanged)
+        self.statistics = await self.session.fetchval(STATISTICS)
 
     async def _list_moved(self) -> dict[str, int]:
         """The sequences that were used, and where each begins."""

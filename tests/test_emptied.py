@@ -12,6 +12,10 @@ from tests.servers import TestPostgres, TestValkey
 from tests.tables import each_row
 from tests.workers.conftest import World, open_world
 
+STATISTICS = """
+    select c.relname, c.reltuples, s.staattnum, cast(s as text)
+      from pg_class c left join pg_statistic s on starelid = c.oid
+     where c.relnamespace = 'afterturn'::regnamespace order by 1, 3"""
 FILLED = (
     "insert into afterturn.host_t (host_id, name) select gen_random_uuid(), repeat('x', 90) || n from generate_series"
 )
@@ -51,7 +55,6 @@ async def test_the_next_test_finds_nothing_of_the_one_before_and_its_open_sessio
         "create table afterturn.later_t ()",
         "create or replace function afterturn.log_lock() returns bigint language sql as 'select 1::bigint'",
         "alter table afterturn.ledger_t alter column stage set statistics 7",
-        "analyze afterturn.host_t",
         "truncate afterturn.ledger_t",
         "delete from public.afterturn_version",
         f"{FILLED}(1, 20000) n",
@@ -65,6 +68,20 @@ async def test_what_is_not_as_it_was_serves_no_other(own: Lender, statement: str
     other = await own.lend()
     assert other is not kept
     own.take_back(other)
+
+
+async def test_the_next_test_finds_the_statistics_that_the_migrations_left(own: Lender) -> None:
+    kept = await own.lend()
+    world = await open_world(kept.postgres)
+    await world.sql("delete from afterturn.host_t")
+    found = await world.sql(STATISTICS)
+    await use(kept)
+    await world.sql("analyze")
+    assert await world.sql(STATISTICS) != found
+    own.take_back(kept)
+    assert await own.lend() is kept
+    assert await world.sql(STATISTICS) == found
+    own.take_back(kept)
 
 
 async def test_a_session_that_a_test_left_ends_with_the_database(own: Lender) -> None:

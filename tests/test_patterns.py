@@ -8,8 +8,9 @@ import pytest
 
 from tests.test_outgoing_calls import PACKAGES, ROOT
 
-#: Imports the modules named, and prints how the patterns that they compile are read, each between NUL characters.
-PRINT_PATTERNS = """
+#: Imports the modules named, and prints the patterns that they compile, each after a NUL character, and how one is read
+#: that may hold such a group.
+PRINT_PATTERNS = r"""
 import importlib, re, sys
 
 compile_pattern, patterns = re.compile, {}
@@ -22,9 +23,11 @@ re.compile = keep_pattern
 for module in sys.argv[1:]:
     importlib.import_module(module)
 re.purge()
+possessive = compile_pattern(r"[*+?}]\+|\(\?>")
 for pattern, flags in patterns:
     print(end=f"{chr(0)}{pattern!r:.200}{chr(10)}")
-    compile_pattern(pattern, flags | re.DEBUG)
+    if possessive.search(str(pattern)):
+        compile_pattern(pattern, flags | re.DEBUG)
 """
 POSSESSIVE = re.compile(r"^( *)POSSESSIVE_REPEAT .*\n((?:\1  .*\n)+)", re.MULTILINE)
 CHARACTER = re.compile(r" *(?:IN|LITERAL|NOT_LITERAL|ANY)\b")

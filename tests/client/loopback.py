@@ -1,6 +1,7 @@
 """Servers on loopback that record what they are sent and answer as a test says."""
 
 import asyncio
+import atexit
 import re
 import socket
 import threading
@@ -193,6 +194,7 @@ def closed_port() -> str:
 def _bound() -> socket.socket:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
+    atexit.register(bound.close)
     return bound
 
 

@@ -110,8 +110,8 @@ async def test_a_short_call_goes_between_the_batches_of_a_long_one(
     assert runs.index("a sentence") <= 2
 
 
-async def test_closing_lets_a_call_of_many_batches_end(tmp_path_factory: pytest.TempPathFactory) -> None:
-    closing = LocalEmbedder(EmbeddingSettings(), tmp_path_factory.mktemp("models"))
+async def test_closing_lets_a_call_of_many_batches_end(data_folder: Path) -> None:
+    closing = LocalEmbedder(EmbeddingSettings(), data_folder / "models")
     await closing.load()
     call = asyncio.create_task(closing.embed([f"{n} " + "rain " * 300 for n in range(4)]))
     await asyncio.sleep(0)
@@ -211,9 +211,9 @@ async def test_vectors_in_8_bits_are_near_those_of_full_precision_whoever_runs_b
     assert np.sum(true * alone, axis=1).min() > 0.98
 
 
-def test_no_sum_of_products_overflows_on_a_processor_that_adds_two_in_16_bits(tmp_path: Path) -> None:
+def test_no_sum_of_products_overflows_on_a_processor_that_adds_two_in_16_bits(data_folder: Path) -> None:
     for variant in (Variant.LEAN, Variant.DYNAMIC):
-        graph = onnx.load(model_folder(EmbeddingSettings(variant=variant), tmp_path) / "model.onnx").graph
+        graph = onnx.load(model_folder(EmbeddingSettings(variant=variant), data_folder / "models") / "model.onnx").graph
         kept = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
         products = [node for node in graph.node if node.op_type.startswith("MatMulInteger")]
         assert products

@@ -57,6 +57,7 @@ from store.tenancy.call_audit import CallAudit
 from store.tenancy.console_sessions import ConsoleSessions
 from store.tenancy.keys import Keys
 from store.tenancy.sealing import Sealer
+from tests.emptied import watch
 from tests.generations import NamedModel
 from tests.producers.schemas import HeldToSchema
 from tests.producers.words import WordEmbedder
@@ -145,7 +146,7 @@ NAMED = KnownEmbedder(name="named", generation=31_001, dimensions=8)
 
 def database_of(postgres: TestPostgres) -> Watched:
     urls = DatabaseSettings(url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url), pool_size=8)
-    return Watched(urls, postgres.superuser_url)
+    return watch(urls, postgres)
 
 
 def broker_of(url: str, namespace: str) -> RedisBroker:

@@ -18,6 +18,7 @@ from store.ledger.ledger import Ledger
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
+from tests.emptied import watch
 from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 
@@ -40,7 +41,7 @@ async def database(postgres: TestPostgres) -> AsyncIterator[Database]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def lonely(fresh_database: TestPostgres) -> AsyncIterator[Database]:
     """A store on a database no other test touches: for what counts over all hosts."""
-    database = Database(settings_of(fresh_database))
+    database = watch(settings_of(fresh_database), fresh_database)
     yield database
     await database.close()
 

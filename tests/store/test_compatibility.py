@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from sqlalchemy import NullPool, text
 
 from store import migrations
@@ -17,6 +18,8 @@ from store.migrations.compatibility import (
 from tests.servers import TestPostgres
 from tests.store.used_schema import RECORD, read_used_schema
 from tests.tables import each_row
+
+pytestmark = pytest.mark.untouched
 
 KNOWN = ("0.1.0_0001", "0.1.0_0002", "0.2.0_0003")
 

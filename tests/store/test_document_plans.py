@@ -12,7 +12,7 @@ from store.memory.documents import DocumentPlace, select_page
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 DOCUMENTS, PAGE = 5_000, 20
 FILL = (

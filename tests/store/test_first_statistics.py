@@ -12,6 +12,8 @@ from store.memory.turns import TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 
+pytestmark = pytest.mark.untouched
+
 
 async def _index_conditions(database: Database, host: UUID, statement: str) -> list[str]:
     arguments = {"host": host, "bank": identity.bank_id(host, "home")}

@@ -18,6 +18,8 @@ from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host
 
+pytestmark = pytest.mark.untouched
+
 BANK = UUID(int=7)
 STATE = "select state, wait_event from pg_stat_activity where pid = :pid"
 TRY = text("select pg_try_advisory_xact_lock(afterturn.lock_key('bank', :bank))")

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
+import pytest
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -22,6 +23,8 @@ from store.recall.time_arm import OF_A_DAY, SAID, UNITS, split_days
 from store.text.times import DAY, TimeSpan
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
+
+pytestmark = pytest.mark.untouched
 
 KEYS = text("""
     with compared as (

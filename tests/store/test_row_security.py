@@ -19,7 +19,7 @@ from store.tenancy.keys import Keys
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
-pytestmark = pytest.mark.law("L6")
+pytestmark = [pytest.mark.law("L6"), pytest.mark.untouched]
 
 PAGE = (Path(store.__file__).parent / "ROLES.md").read_text(encoding="utf-8")
 ROLES = ("afterturn_app", "afterturn_operator")

@@ -24,6 +24,8 @@ from store.schema import METADATA, Xid8
 from tests.servers import TestPostgres, TestValkey
 from tests.store.old_rows import EMPTY, migrate_to
 
+pytestmark = pytest.mark.untouched
+
 Answer = TypeVar("Answer")
 
 #: Where the declared tables are made for comparison: a schema of each name, rolled back at the end.

@@ -25,6 +25,8 @@ from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host
 
+pytestmark = pytest.mark.untouched
+
 SESSIONS, CALLERS = 2, 12
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 from sqlalchemy import Executable
@@ -107,12 +106,6 @@ async def open_world(postgres: TestPostgres, pool_size: int = 4) -> World:
         "insert into afterturn.host_t (host_id, name) values (:host, 'default') on conflict do nothing", host=HOST
     )
     return world
-
-
-@pytest.fixture
-def fresh_database(emptied_database: TestPostgres) -> TestPostgres:
-    """A migrated, empty database of one test alone."""
-    return emptied_database
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -5,14 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import TestPostgres
-
-
-@pytest.fixture
-def fresh_database(emptied_database: TestPostgres) -> TestPostgres:
-    """A migrated, empty database of one test alone."""
-    return emptied_database
-
 
 @pytest.fixture
 def usual_signals() -> Iterator[None]:

@@ -23,6 +23,8 @@ from tests.poolers import pgbouncer
 from tests.servers import TestPostgres
 from tests.store.test_transaction_pooling import keep_defaults
 
+pytestmark = pytest.mark.untouched
+
 
 def with_password(url: str, password: str) -> str:
     return make_url(url).set(password=password).render_as_string(hide_password=False)

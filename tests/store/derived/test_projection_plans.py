@@ -12,7 +12,7 @@ from store.derived import projection
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 UNITS = 5_000
 TABLES = ("unit_word_t", "agent_memory_unit_t", "agent_memory_unit_entity_t", "agent_memory_entity_t")

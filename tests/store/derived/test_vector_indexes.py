@@ -32,6 +32,8 @@ from tests.generations import make_generation_live
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, explain, new_host, rows, turn
 
+pytestmark = pytest.mark.untouched
+
 UNITS = 400
 #: A bank beyond it is large, of which so many vectors are read.
 EXACT, READ = 300, 150

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import pytest
 import pytest_asyncio
 
 from store.erasure import Erasures, ErasureTarget, Kind, Receipt
@@ -29,12 +28,6 @@ class Scene:
         query = "select unit_id from afterturn.agent_memory_unit_t where origin = 'message' and content like :words"
         rows = await self.world.sql(query, words=f"%{words}%")
         return str(rows[0].unit_id)
-
-
-@pytest.fixture
-def fresh_database(emptied_database: TestPostgres) -> TestPostgres:
-    """A migrated, empty database of one test alone."""
-    return emptied_database
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -12,7 +12,7 @@ from store.ledger.ledger import CLAIM
 from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 ROWS = 20_000
 FILL = text("""

@@ -17,6 +17,8 @@ from tests.store.conftest import new_host, turn
 from tests.store.ledger.test_claim_plans import READ, fill
 from tests.workers.targets import hand_to
 
+pytestmark = pytest.mark.untouched
+
 #: The one that `fill` fills.
 THE_HOST = UUID(md5(b"host", usedforsecurity=False).hexdigest())
 

@@ -22,7 +22,7 @@ from store.ledger.listing import (
 from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 DONE, OPEN = 50_000, 40
 HOST = host_id("home")

@@ -10,7 +10,7 @@ from store.database import Database
 from store.identity import host_id
 from tests.servers import TestPostgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 ROWS, PAGE = 20_000, 250
 HOST = host_id("home")

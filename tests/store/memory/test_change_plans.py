@@ -19,7 +19,7 @@ from store.memory.directives import REFLECTIONS
 from store.memory.links import read_links
 from tests.store.conftest import new_host
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 BEFORE, AFTER = 4_000, 6_000
 #: Rows of any one table that a change may read: a bank holds more of nearly everything, and fewer hang on a thing.

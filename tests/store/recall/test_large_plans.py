@@ -25,7 +25,7 @@ from tests.servers import TestPostgres
 from tests.store.conftest import NOON, settings_of
 
 # The rows are as many as they are in a memory of some age; fewer, and a planner may rightly read them all.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
 BANKS, UNITS, USERS = 50, 1_000, 5
 HOST = identity.host_id("large")

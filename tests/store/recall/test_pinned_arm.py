@@ -3,6 +3,8 @@
 from datetime import timedelta
 from uuid import UUID
 
+import pytest
+
 from store.database import Database
 from store.memory.units import Units
 from store.recall.preparation_queries import PREPARE
@@ -10,6 +12,8 @@ from store.recall.rules import PINS
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 from tests.store.recall.test_plans import generic_plan
+
+pytestmark = pytest.mark.untouched
 
 PIN = {"pinned": "true"}
 ASKED = "Which instrument does Ann play?"

@@ -21,6 +21,8 @@ from store.recall.time_arm import SAID
 from tests.store.conftest import NOON, new_host, turn
 from tests.tables import each_row
 
+pytestmark = pytest.mark.untouched
+
 FACTS = text("""
     insert into afterturn.fact_t (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from)
     select :host, :bank, gen_random_uuid(), 'person ' || n % 100, 'likes', n::text, 'tea', n, now()

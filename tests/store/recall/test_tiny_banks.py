@@ -12,6 +12,8 @@ from store.recall.candidate_queries import POOL
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 
+pytestmark = pytest.mark.untouched
+
 #: As many banks as the large one has messages, each of a few: on the whole a bank is small.
 TINY = """
     with tiny as materialized (
