@@ -46,6 +46,7 @@ static: $(STAMP) ## format, lint, types, import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@cd producers/client && ../../$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
 check: static ## what to run before every commit: static checks and the fast tests

@@ -13,7 +13,7 @@ from typing import Any
 
 from afterturn_client.client import AsyncAfterturn
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.lifecycle import BeforeTurnOptions, Item
+from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item
 
 #: The input of before_turn when there is none yet: it has no text, so that nothing is recalled for it.
 NOTHING_YET: Item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": " "}]}
@@ -68,7 +68,11 @@ class AfterturnSession:
         """Store new items as one turn; recalled text among them is left out."""
         if not items:
             return
-        named = {name: self._options[name] for name in ("bank", "user_id") if name in self._options}  # type: ignore[literal-required]
+        named: AfterTurnOptions = {}
+        if "bank" in self._options:
+            named["bank"] = self._options["bank"]
+        if "user_id" in self._options:
+            named["user_id"] = self._options["user_id"]
         inputs, outputs = _by_side(items)
         await self._client.after_turn(self.session_id, self._name(), inputs, outputs, **named)
         self._kept += 1

@@ -125,7 +125,8 @@ def add_document(
     if options.get("metadata") is not None:
         check_metadata(options["metadata"])
     told = {**options, "content": content, "content_hash": content_hash}
-    told |= {name: format_moment(options.get(name)) for name in ("occurred_at", "expires_at")}
+    told["occurred_at"] = format_moment(options.get("occurred_at"))
+    told["expires_at"] = format_moment(options.get("expires_at"))
     body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
     request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
     private = (content, options.get("title"), *options.get("metadata", {}).values())
@@ -227,7 +228,7 @@ def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
     params: dict[str, str | int] = {}
     for one in ("user_id", "name", "bank"):
         if options.get(one) is not None:
-            check_text(one, options[one])  # type: ignore[literal-required]  # a name of the options
+            check_text(one, options[one])
     for option, value in options.items():
         if isinstance(value, str | int):
             params[option] = str(value).lower() if isinstance(value, bool) else value

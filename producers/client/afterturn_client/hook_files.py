@@ -72,7 +72,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
     hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
         raise UnusableHookFileError(f"{file} has no hooks of the form that is known; it was left as it is")
-    return settings
+    return dict(settings)
 
 
 def _describe_fault(file: Path, text: str, error: json.JSONDecodeError) -> str:

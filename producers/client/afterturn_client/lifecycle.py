@@ -109,7 +109,8 @@ def after_turn_body(
 ) -> dict[str, Any]:
     """Return the JSON object of POST /api/v1/turns/after; `given` are input and output."""
     items = {name: _list_items(name, one) for name, one in zip(("input_items", "output_items"), given, strict=True)}
-    times = {name: format_moment(at) for name in ("occurred_at", "expires_at") if (at := options.get(name))}
+    moments = {"occurred_at": options.get("occurred_at"), "expires_at": options.get("expires_at")}
+    times = {name: format_moment(at) for name, at in moments.items() if at}
     return {**_name_turn(session_id, turn_id), **items, **options, **times}
 
 

@@ -42,7 +42,7 @@ def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: floa
     """POST /api/v1/memories; the same again changes nothing."""
     for name in ("memory_id", "title", "user_id"):
         if options.get(name) is not None:
-            check_text(name, options[name])  # type: ignore[literal-required]  # a name of the options
+            check_text(name, options[name])
     if options.get("metadata") is not None:
         check_metadata(options["metadata"])
     given = {name: value for name, value in options.items() if value is not None and name != "memory_id"}

@@ -142,7 +142,8 @@ def _read_numbers(value: Sequence[Any]) -> datetime | None:
     if not 3 <= len(value) <= 6 or not all(isinstance(one, int) for one in value):  # noqa: PLR2004 - year to second
         return None
     try:
-        return _within_range(datetime(*value, tzinfo=UTC))
+        year, month, day, hour, minute, second = (*value, 0, 0, 0)[:6]
+        return _within_range(datetime(year, month, day, hour, minute, second, tzinfo=UTC))
     except (OverflowError, ValueError):
         return None
 

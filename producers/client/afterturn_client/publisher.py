@@ -129,11 +129,10 @@ def _translate_errors(limit: int) -> Iterator[None]:
 
 def _open_server(kind: type[C], url: str, options: QueueOptions) -> C:
     """Return a client of the queue's server. Raises InvalidRequestError, which shows no part of the URL."""
-    timeouts = {"socket_timeout": options.timeout_s, "socket_connect_timeout": options.timeout_s}
     try:
         parts = urlsplit(check_text("url", url))
         if "@" not in parts.path + parts.query + parts.fragment:
-            opened: C = kind.from_url(url, **timeouts)
+            opened: C = kind.from_url(url, socket_timeout=options.timeout_s, socket_connect_timeout=options.timeout_s)
             return opened
     except ValueError:
         pass
@@ -171,7 +170,7 @@ class TurnPublisher(Closing):
 
     def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
         """Publish one completed turn; returns its `turn_id`."""
-        turn = NewTurn(session_id, messages, **options)  # type: ignore[arg-type]  # turn_id is text where it is given
+        turn = NewTurn(session_id, messages, **options)
         self.add_turns([turn])
         return turn.turn_id
 
@@ -228,7 +227,7 @@ class AsyncTurnPublisher(AsyncClosing):
 
     async def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
         """Publish one completed turn; returns its `turn_id`."""
-        turn = NewTurn(session_id, messages, **options)  # type: ignore[arg-type]  # turn_id is text where it is given
+        turn = NewTurn(session_id, messages, **options)
         await self.add_turns([turn])
         return turn.turn_id
 

@@ -87,7 +87,8 @@ def read_shape(shape: type[S], value: object, what: str = "") -> S:
     what = what or shape.__name__.lower()
     told = Fields.of(value, what).values
     given = {}
-    for name, (kind, needed) in _describe_fields(shape).items():
+    # A type is hashable, which mypy does not see where its instances say how they are hashed.
+    for name, (kind, needed) in _describe_fields(shape).items():  # type: ignore[arg-type]
         if name in told:
             given[name] = _read_value(kind, told[name], f"{what}.{name}")
         elif needed:

@@ -68,7 +68,7 @@ def plan_attempts(
         if outcome is None:
             raise RuntimeError("a request must be answered with its outcome")
         spent += outcome.seconds
-        result = _lost_error(outcome, call, address) if isinstance(outcome, Lost) else parse_reply(call, outcome, key)
+        result = _read_outcome(call, outcome, key, address)
         if not isinstance(result, AfterturnError):
             return result
         asked = result.retry_after if isinstance(result, ApiError) else None
@@ -92,6 +92,8 @@ def may_retry(call: ApiCall[T], error: AfterturnError) -> bool:
     return not_done or (call.idempotent and error.status in _AWAY)
 
 
-def _lost_error(lost: Lost, call: ApiCall[T], address: str) -> AfterturnError:
-    place = describe_lost(call.request.method, address, lost.cause)
-    return UnknownOutcomeError(place) if lost.sent else UnreachableError(place)
+def _read_outcome(call: ApiCall[T], outcome: Reply | Lost, key: str, address: str) -> T | AfterturnError:
+    if isinstance(outcome, Lost):
+        place = describe_lost(call.request.method, address, outcome.cause)
+        return UnknownOutcomeError(place) if outcome.sent else UnreachableError(place)
+    return parse_reply(call, outcome, key)
