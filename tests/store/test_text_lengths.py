@@ -48,6 +48,7 @@ async def _count_pages(database: Database, host: UUID, condition: ColumnElement[
     return int(re.findall(r"shared hit=(\d+)", "\n".join(lines))[0])
 
 
+@pytest.mark.untouched
 async def test_a_long_text_is_not_read(database: Database, long_texts: UUID) -> None:
     counted = await _count_pages(database, long_texts, func.char_length(UNIT.c.content) <= MOST)
     known = await _count_pages(database, long_texts, has_at_most(UNIT.c.content, inline(MOST)))
