@@ -181,7 +181,7 @@ def _read_told(text: str) -> datetime | None:
             tzinfo=UTC if found["utc"] or found["offset"] or not found["region"] else ZoneInfo(found["region"]),
         )
         return _within_range(at.astimezone(UTC) - _read_offset(found["offset"]))
-    except (OverflowError, ValueError, ZoneInfoNotFoundError):
+    except (OSError, OverflowError, ValueError, ZoneInfoNotFoundError):
         return None
 
 

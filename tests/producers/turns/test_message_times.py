@@ -93,6 +93,8 @@ def test_a_number_of_eight_digits_is_a_date(value: Any) -> None:
 
 def test_a_time_in_no_known_form_is_told_by_its_field() -> None:
     assert find_unreadable_time({"created_at": "05/06/2023"}) == "created_at"
+    for region in ("Europe", "Etc", "Europe/Nowhere", "../../etc/passwd", "zone.tab", "A" * 300):
+        assert find_unreadable_time({"created_at": f"2023-05-24T12:00:00[{region}]"}) == "created_at"
     assert find_unreadable_time({"timestamp": "soon", "metadata": {"ts": SECONDS}}) is None
     assert find_unreadable_time({"timestamp": None, "created_at": "", "occurred_at": 0, "date": "soon"}) is None
 
