@@ -215,7 +215,7 @@ def _parse_spoken(
 ) -> Parsed:
     name, text = said["name"].strip(), said["text"]
     if name not in speakers:
-        return BadLine(line.number, "a remark, a field or a log's line, under whose name nobody speaks", line.offset)
+        return BadLine(line.number, "a remark, a field or a line of a log: its label is no speaker", line.offset)
     role = ROLE_NAMES.get(name.lower(), "user")
     turn = NewTurn(session_name, [Message(role, text, name)], names.take(names.digest(role, name, text)))
     return check_turn(turn, line.number, line.offset)

@@ -34,7 +34,7 @@ _FIELDS = frozenset(
     commit merge signed-off-by co-authored-by change-id fixes closes see
     """.split()  # noqa: SIM905 - a list of them would have a line for each
 )
-#: What is written before a remark between what people say, in lower case: nobody speaks there.
+#: Labels of remarks in a transcript, in lower case; they are no speakers.
 _REMARKS = frozenset(
     """
     note notes nb n.b. ps p.s. pps p.p.s. update edit todo to-do fixme reminder important attention caution warning
@@ -43,18 +43,19 @@ _REMARKS = frozenset(
     nota importante remarque aviso atención attenzione opmerking
     """.split()  # noqa: SIM905 - a list of them would have a line for each
 )
-#: Of the names of fields those that somebody may speak under all the same, where the file is said to be a transcript.
+#: Names of fields that are speakers in a file that the caller declares to be a transcript.
 _MAY_SPEAK = frozenset(
     ("host", "author", "authors", "owner", "reporter", "assignee", "server", "q", "a", "question", "answer")
 )
-#: A part of a program, with its number (`Thread-1`, `ForkPoolWorker-3`, `Pod 7`); people have no number behind a dash.
+#: A part of a program (`Thread-1`, `worker`, `Pod 7`). A name with letters before it, such as `Coworker`, is a person.
 _MACHINE = re.compile(
-    r".*[^\W\d_][-_#]\d+|\S*(?:thread|worker|process|executor|consumer|producer)[ #]?\d*|(?:task|job|node|pod|pool"
+    r".*[^\W\d_][-_#]\d+|(?:\S*[^\w\s])?(?:thread|worker|process|executor|consumer|producer)[ #]?\d*"
+    r"|\S*(?:thread|worker|process|executor|consumer|producer)[ #]?\d+|(?:task|job|node|pod|pool"
     r"|shard|replica|rank|gpu|cpu|core|container|instance|partition|queue|slot|stage|step|test|build|run|epoch|batch"
     r"|line|row|page|item|day|week|chapter|level|phase|part|round|pid|tid)[ #]?\d+",
     re.IGNORECASE,
 )
-#: Who speaks where nobody knows the name, as programs that tell voices apart write it (`Speaker 1`, `SPEAKER_00`).
+#: An unnamed speaker, as transcription programs number them (`Speaker 1`, `SPEAKER_00`).
 _NUMBERED = re.compile(
     r"(?:speaker|person|participant|guest|voice|interviewer|interviewee|respondent|student|player|user|customer"
     r"|caller|sprecher(?:in)?|teilnehmer(?:in)?|gast|stimme|befragter?|locuteur|hablante|persona)[ _-]?"
@@ -68,7 +69,7 @@ _PHRASE = re.compile(
     r"^\S+ (?:.* )?(?!(?:van|von|de|der|den|del|della|di|da|dos|du|la|le|el|al|bin|ibn|ben|zu|zum|zur|und|and|y|e|af|av"
     r"|the|of|vom|ter|ten)\b)[a-z]|[+=/\\]",
 )
-#: For so many lines of people one other line `Name: text` may stand among them.
+#: Lines of people for each line with another label that a transcript may hold.
 _OTHERS = 4
 #: Signs of settings and lists: a key without a value, a dash, a document's mark, an indented key.
 _SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
@@ -100,7 +101,7 @@ def is_transcript(lines: Sequence[str]) -> bool:
 
 
 def select_speakers(names: Iterable[str]) -> set[str]:
-    """Return the names under which somebody speaks in a transcript, of those that stand before its lines.
+    """Return the names of a transcript's speakers, out of all labels of its lines.
 
     A sentence with a colon in it begins like a name ("We agreed: nothing"): it stands there once.
     """
@@ -109,7 +110,7 @@ def select_speakers(names: Iterable[str]) -> set[str]:
 
 
 def may_speak(name: str) -> bool:
-    """Return whether somebody may speak under this name in a transcript: none before remarks, fields and machines."""
+    """Return whether a transcript may have a speaker of this name: no label of a remark, a field or a machine."""
     own = name.lower()
     if own in ROLE_NAMES or own in _MAY_SPEAK or _NUMBERED.fullmatch(name):
         return True

@@ -13,10 +13,12 @@ from store.recall.short_questions import ShortQuestions
 
 #: Least score of a unit in an answer of an open size, and its least share of the best score.
 FLOOR, SHARE = 0.1, 0.3
-#: Score of what a unit says itself, below which none in an agent's memory surely answers, the share of a question's idf
-#: in words that the bank lacks from which on it seems not to be answered, and most units of an answer then: 12 instead
-#: of 25 (median of 40 questions without an answer).
-SURE, UNKNOWN, MOST_UNSURE = 0.63, 0.4, 12
+#: A unit of an agent's memory whose own text scores this much answers the question.
+SURE = 0.63
+#: Share of a question's idf in words that the bank lacks, above which the bank probably has no answer.
+UNKNOWN = 0.4
+#: Most units of an answer then: 12 instead of 25, the median of 40 questions without an answer.
+MOST_UNSURE = 12
 #: Words, of several languages, of which acknowledgements and thanks consist.
 _COURTESY = frozenset((files("store.text") / "data" / "courtesy.txt").read_text(encoding="utf-8").split())
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?|\d+")
@@ -47,10 +49,10 @@ def select_helpful(
 
 
 def limit_unsure(pool: CandidatePool, ranking: Ranking, question: Question, statistics: Statistics) -> int | None:
-    """Return the most units of an answer of an open size to a question that an agent's memory seems not to answer.
+    """Return the most units of an answer to a question that an agent's memory probably does not answer, else None.
 
-    There scores are flat, so no drop would end the answer. None, no limit, where a unit surely answers, where people
-    with names speak alone, since their names raise all scores, and where the bank has most words of the question.
+    The scores of such a question are flat, so no drop ends the answer. It has no limit if a unit reaches SURE, if only
+    people with names speak (their names raise all scores), or if the bank has most words of the question.
     """
     if not pool.is_agents or ranking.judged.max(initial=0.0) >= SURE:
         return None

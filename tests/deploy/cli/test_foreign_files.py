@@ -11,6 +11,7 @@ from afterturn_client.turns import Message
 from deploy.cli.chat import SessionChoice
 from deploy.cli.formats import Format, detect_format, parse_file
 from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
+from deploy.cli.speakers import may_speak
 from deploy.cli.whatsapp import DateOrder
 from tests.tables import each_row
 
@@ -748,6 +749,16 @@ def test_a_remark_in_a_transcript_is_nobodys_words_and_loses_itself_alone(place:
     found = read("\n".join([*talk[:place], line, *talk[place:]]))
     assert [one.line for one in found if isinstance(one, BadLine)] == [place + 1]
     assert {one.turn.messages[0].name for one in found if isinstance(one, ParsedTurn)} == {"Kim", "Bo"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["Coworker", "Caseworker", "Producer Bo", "Kim"])
+def test_a_person_may_be_named_after_work(name: str) -> None:
+    assert may_speak(name)
+
+
+@pytest.mark.parametrize("name", ["worker", "Thread-1", "app.worker", "threadworker7", "Pod 7"])
+def test_a_part_of_a_program_does_not_speak(name: str) -> None:
+    assert not may_speak(name)
 
 
 UNKNOWN = {
