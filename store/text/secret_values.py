@@ -20,7 +20,7 @@ _DIGIT = re.compile(r"\d")
 _HUMP = re.compile(r"[a-z][A-Z]")
 #: Fewest characters of a password in quotes or behind `=`, and of one behind a colon or in a sentence.
 _SHORTEST_PASSWORD, _SHORTEST_SIGNED = 4, 6
-_SIGNED = re.compile(r"[^\W\d_].*[\d!#$%^&*@?+~]|[\d!#$%^&*@?+~].*[^\W\d_]|[a-z][A-Z]")
+_LETTER, _SIGN = re.compile(r"[^\W\d_]"), re.compile(r"[\d!#$%^&*@?+~]")
 _VALUE_NAMES = """
     password passwd pwd pass passphrase secret token key string str text value values varchar password1 your_password
     yourpassword mypassword my_password new_password old_password confirm_password hash hashed label input field hidden
@@ -69,7 +69,7 @@ def is_password(value: str) -> bool:
     bare = value.strip("\\\"'")
     if not is_value(bare) or bare.lower().strip("*_- ") in _NAMES_OF_VALUES or len(bare) < _SHORTEST_PASSWORD:
         return False
-    return (bare != value and not re.search(r"\s", bare)) or _SIGNED.search(bare) is not None
+    return (bare != value and not re.search(r"\s", bare)) or _is_signed(bare)
 
 
 def is_cookie(value: str) -> bool:
@@ -119,9 +119,15 @@ def is_long_and_mixed(value: str) -> bool:
     return len(value.strip("\"'")) >= SHORTEST_VALUE and is_mixed(value)
 
 
+def _is_signed(value: str) -> bool:
+    """Return whether a value has letters with digits or signs among them, or capitals behind small letters."""
+    mixed = _LETTER.search(value) is not None and _SIGN.search(value) is not None
+    return mixed or _HUMP.search(value) is not None
+
+
 def is_signed_password(value: str) -> bool:
     """Return whether a value after a colon, or in a sentence, is a password: no word of a sentence."""
-    return len(value.strip("\"'")) >= _SHORTEST_SIGNED and is_password(value) and _SIGNED.search(value) is not None
+    return len(value.strip("\"'")) >= _SHORTEST_SIGNED and is_password(value) and _is_signed(value)
 
 
 def is_of_a_login(value: str) -> bool:

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.tenancy.tokens import KEY_PREFIXES, new_token
-from store.text import redaction, secret_rules
+from store.text import redaction, secret_rules, secret_values
 from store.text.credential_forms import read_forms
 from store.text.redaction import Redaction, find_secrets, redact_secrets
 from tests.examples import examples
 from tests.figures import FIGURE
-from tests.growth import PIECES, outgrowing
+from tests.growth import PIECES, grows_with_its_text, outgrowing
 from tests.store.text.labelled_texts import HARMLESS, Labelled, secrets
 from tests.tables import each_row
 
@@ -232,6 +232,17 @@ def test_a_text_that_was_redacted_stays_as_it_is(pieces: list[str]) -> None:
 @pytest.mark.parametrize("own_keys", [(), (OWN_KEY, "aaaaaaaa")])
 def test_the_time_grows_with_the_text(own_keys: tuple[str, ...]) -> None:
     assert outgrowing(lambda text: redact_secrets(text, Redaction.ALL, own_keys), (*BEGINNINGS, *PIECES)) == []
+
+
+@pytest.mark.parametrize("piece", ["password=", "a", "1", "!a", "aB", "-"])
+def test_a_long_value_is_judged_in_linear_time(piece: str) -> None:
+    judges = (
+        secret_values.is_value,
+        secret_values.is_mixed,
+        secret_values.is_password,
+        secret_values.is_signed_password,
+    )
+    assert [judge for judge in judges if not grows_with_its_text(judge, piece, long=8_192)] == []
 
 
 @pytest.mark.parametrize("seed", range(examples(1)))
