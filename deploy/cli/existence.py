@@ -59,4 +59,4 @@ async def _find_missing(database: Database, host: str, bank: str | None) -> str 
     if bank is None or await banks.known(find_host_id(host), bank):
         return None
     there = await banks.list(find_host_id(host), Space(), limit=BANKS_SEARCHED)
-    return describe_missing(f"tenant {host!r} has no bank {bank!r}", "it has", bank, [one.name for one in there])
+    return describe_missing(f"tenant {host!r} has no bank {bank!r}", "it has", bank, [one.bank for one in there])

@@ -58,9 +58,9 @@ async def list_resources(memory: MemoryFacade, grant: Grant) -> list[types.Resou
     page = await memory.list_banks(grant, BanksParameters(limit=PROJECTS))
     return [
         types.Resource(
-            name=bank.name, title=f"Facts of {bank.name}", uri=name_resource(bank.name), mime_type="application/json"
+            name=bank.bank, title=f"Facts of {bank.bank}", uri=name_resource(bank.bank), mime_type="application/json"
         )
-        for bank in page.rows
+        for bank in page.banks
     ]
 
 

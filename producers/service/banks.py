@@ -5,18 +5,17 @@ those that are shared with it; every other bank is answered like one that does n
 """
 
 from dataclasses import replace
-from datetime import datetime
-from typing import Annotated, Any, Literal, Self
-from uuid import UUID
+from typing import Annotated, Self
 
+from afterturn_client.contract.banks import ListedBank
 from pydantic import AfterValidator, Field, model_validator
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.fields import BANK_BYTES, End, Moment, Name, NamedBank, Text, field_error
-from producers.service.paging import ListOrder, PageAnswer, PageParameters, read_name
-from producers.service.wire import Done, RequestModel, WireModel
+from producers.service.paging import ListOrder, PageParameters, read_name
+from producers.service.wire import RequestModel
 from store.memory.turns import NewTurn
-from store.tenancy.banks import Bank, Banks
+from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 from store.tenancy.spaces import Space
 from store.text.word_rules import AUTO, NONE, supported_languages
@@ -70,43 +69,7 @@ class BanksParameters(PageParameters):
     runtime: bool = Field(False, description="whether banks that an agent's runtime made for one session are listed")
 
 
-class BankAnswer(WireModel):
-    """A bank: its owner and its language."""
-
-    bank: str = Field(description="whole name of the bank, with its owner")
-    scope: Literal["host", "agent", "user"] = Field(
-        description="whether it belongs to the tenant (`host`), an agent or a user"
-    )
-    user: UUID | None = Field(description="id of the user who owns it; null: none")
-    agent: UUID | None = Field(description="id of the agent that owns it; null: none")
-    language: str = Field(description="code of the language by which its words are cut, `auto` or `none`")
-    settled: bool = Field(
-        description="false while words of older memories still follow a change of language; they are found all the same"
-    )
-    expires_at: datetime | None = Field(description="time from which on no answer shows anything of it; null: never")
-
-
-class ChangedBank(BankAnswer, Done):
-    """The bank after the change."""
-
-
-class MadeBank(BankAnswer, Done):
-    """The bank that is there now."""
-
-    created: bool = Field(description="false where it already existed")
-
-
-class BanksAnswer(PageAnswer):
-    """A page of the banks that the key can read, by name."""
-
-    banks: list[BankAnswer] = Field(description="banks, by name")
-
-
-def _bank_place(bank: Bank) -> tuple[object, ...]:
-    return (bank.name,)
-
-
-BANKS: ListOrder[Bank] = ListOrder("banks", _bank_place, (read_name,))
+BANKS: ListOrder[ListedBank] = ListOrder("banks", lambda bank: (bank.bank,), (read_name,))
 
 
 async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
@@ -170,16 +133,3 @@ def describe_keeper(grant: Grant) -> str:
     if grant.user is not None:
         return f"user {grant.user}"
     return "operator" if grant.agent is None else f"agent {grant.agent}"
-
-
-def as_json(bank: Bank) -> dict[str, Any]:
-    """Return the API's JSON of a bank."""
-    owners = {"user": bank.user and str(bank.user), "agent": bank.agent and str(bank.agent)}
-    return {
-        "bank": bank.name,
-        "scope": bank.scope,
-        **owners,
-        "language": bank.language,
-        "settled": bank.settled,
-        "expires_at": bank.expires_at,
-    }

@@ -264,8 +264,8 @@ class Commands:
             raise PermissionDenied("this credential does not reach this bank")
         # As the platform's runtime names the bank of one session.
         runtime = call.data.get("bankName") == f"session-{name}"
-        bank, new = await self._dependencies.banks.create(grant.host_id, space.user, whole, runtime=runtime)
-        return {"bankId": str(identity.bank_id(grant.host_id, whole)), "bank": bank.name, "created": new}
+        _, new = await self._dependencies.banks.create(grant.host_id, space.user, whole, runtime=runtime)
+        return {"bankId": str(identity.bank_id(grant.host_id, whole)), "bank": whole, "created": new}
 
     def _read_owner(self, call: CommandCall, name: str, own: str | None) -> str | None:
         """Return the user or agent that the data names; None: none. Raises PermissionDenied for another's."""

@@ -4,10 +4,11 @@ Every call takes the grant of a key, which alone determines the tenant. Calls ta
 that no interface has rules of its own.
 """
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from afterturn_client.contract.banks import BankDetails
+from afterturn_client.contract.banks import BankDetails, BankPage, ChangedBank, MadeBank
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.authorisation import Action, require_write
@@ -31,7 +32,6 @@ from producers.settings import ApiSettings
 from store.authority import begin_call
 from store.derived.facts import Identity
 from store.derived.persons import Person
-from store.tenancy.banks import Bank
 from store.tenancy.keys import Grant
 
 
@@ -63,8 +63,8 @@ class MemoryFacade:
         now = self.clock()
         begin_call(grant.since(min(began or now, now)))
 
-    async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
-        """Create a bank before its first turn; return it and whether it is new.
+    async def create_bank(self, grant: Grant, asked: Any) -> MadeBank:
+        """Create a bank before its first turn.
 
         Raises Invalid, PermissionDenied, QuotaExceeded.
         """
@@ -76,9 +76,10 @@ class MemoryFacade:
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")
         name = fit_name(space.name(body.bank))
-        return await self._dependencies.banks.create(grant.host_id, space.user, name, body.expires_at)
+        bank, new = await self._dependencies.banks.create(grant.host_id, space.user, name, body.expires_at)
+        return MadeBank(**asdict(bank), created=new)
 
-    async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
+    async def change_bank(self, grant: Grant, bank: str, asked: Any) -> ChangedBank:
         """Change a bank's language, which its words then follow, or its expiry; return the bank.
 
         Raises Invalid, NotFound, PermissionDenied, TurnBusy.
@@ -91,9 +92,9 @@ class MemoryFacade:
             changed = await self._dependencies.banks.set_language(grant.host_id, bank, body.language, grant.user)
         if "expires_at" in body.model_fields_set:
             changed = await self._dependencies.banks.set_end(grant.host_id, bank, body.expires_at, grant.user)
-        return changed
+        return ChangedBank(**asdict(changed))
 
-    async def list_banks(self, grant: Grant, asked: BanksParameters) -> Page[Bank]:
+    async def list_banks(self, grant: Grant, asked: BanksParameters) -> BankPage:
         """Return a page of the banks that a key reaches, by name. Raises Invalid."""
         place = BANKS.open(grant.host_id, "", asked.cursor)
         after = place[0] if place else asked.after
@@ -105,7 +106,8 @@ class MemoryFacade:
             limit=asked.limit + 1,
             runtime=asked.runtime,
         )
-        return BANKS.close(grant.host_id, "", found, asked.limit)
+        page = BANKS.close(grant.host_id, "", found, asked.limit)
+        return BankPage(banks=tuple(page.rows), **page.describe_end())
 
     async def bank(self, grant: Grant, bank: str) -> BankDetails:
         """Return a bank with its settings. Raises NotFound, PermissionDenied."""

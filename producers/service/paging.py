@@ -67,10 +67,6 @@ class Page(Generic[T]):
         """Return the fields by which the shape of a page tells whether there is a next one."""
         return {"cursor": self.cursor, "has_more": self.cursor is not None}
 
-    def as_json(self, name: str, rows: Sequence[Any] | None = None) -> dict[str, Any]:
-        """Return the API's JSON of the page: its rows, or their shown form, under `name`."""
-        return {name: self.rows if rows is None else rows, **self.describe_end()}
-
 
 @dataclass(frozen=True, slots=True)
 class ListOrder(Generic[T]):

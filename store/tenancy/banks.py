@@ -1,14 +1,13 @@
 """Finds, lists and creates banks: their owners, and which of them a caller may see."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import orjson
-from afterturn_client.contract.banks import BankDetails
+from afterturn_client.contract.banks import BankDetails, ListedBank
 from sqlalchemy import Row, Text, Uuid, and_, any_, bindparam, func, or_, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -43,12 +42,11 @@ VISIBLE = select(_BANK.bank_id).where(
 )
 _SHOWN = (
     select(
-        _BANK.bank_name,
-        _BANK.user_id,
-        _BANK.agent_def_id,
-        _BANK.update_ts,
-        func.coalesce(BANK_LANGUAGE.c.language, "auto"),
-        BANK_LANGUAGE.c.former.is_(None),
+        _BANK.bank_name.label("bank"),
+        _BANK.user_id.label("user"),
+        _BANK.agent_def_id.label("agent"),
+        func.coalesce(BANK_LANGUAGE.c.language, "auto").label("language"),
+        BANK_LANGUAGE.c.former.is_(None).label("settled"),
         _BANK.expires_at,
     )
     .outerjoin_from(
@@ -123,27 +121,6 @@ LIVING = select(
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
 
-@dataclass(frozen=True, slots=True)
-class Bank:
-    """A bank; `user` and `agent` are its owners' ids, None where it is shared.
-
-    `language` is that of its word rules (word_rules); `settled`: all its words follow them.
-    """
-
-    name: str
-    user: UUID | None
-    agent: UUID | None
-    updated_at: datetime
-    language: str
-    settled: bool
-    expires_at: datetime | None = None
-
-    @property
-    def scope(self) -> str:
-        """The kind of its owner: host, agent or user."""
-        return _name_scope(self.user, self.agent)
-
-
 class Banks:
     """Finds, lists and creates the banks of a host, as a caller may see them."""
 
@@ -177,7 +154,7 @@ class Banks:
         expires_at: datetime | None = None,
         *,
         runtime: bool = False,
-    ) -> tuple[Bank, bool]:
+    ) -> tuple[ListedBank, bool]:
         """Create a bank of this whole name, as `user`; return it and whether it is new. Raises QuotaExceeded.
 
         A new bank expires at `expires_at`, if given; so does one that had expired already, which lives again.
@@ -207,7 +184,7 @@ class Banks:
         if await self._offer(host, user, name) == "known" and await self._has_ended(host, identity.bank_id(host, name)):
             raise TurnEnded(HAS_EXPIRED)
 
-    async def get(self, host: UUID, name: str) -> Bank:
+    async def get(self, host: UUID, name: str) -> ListedBank:
         """Return the bank of this whole name. Raises NotFound."""
         return await self._read(host, name, self._clock())
 
@@ -220,15 +197,15 @@ class Banks:
             raise NotFound("no such bank")
         return BankDetails(scope=_name_scope(row["user"], row["agent"]), **row)
 
-    async def _read(self, host: UUID, name: str, now: datetime) -> Bank:
+    async def _read(self, host: UUID, name: str, now: datetime) -> ListedBank:
         async with self._database.tenant(host) as connection:
             asked = {"host": host, "bank": identity.bank_id(host, name), "now": now}
             row = (await connection.execute(ONE, asked)).one_or_none()
         if row is None:
             raise NotFound("no such bank")
-        return Bank(*row)
+        return _build_bank(row)
 
-    async def set_end(self, host: UUID, name: str, expires_at: datetime | None, user: str | None = None) -> Bank:
+    async def set_end(self, host: UUID, name: str, expires_at: datetime | None, user: str | None = None) -> ListedBank:
         """Set when a bank expires (None: never), as `user`; one that had expired lives again. Raises NotFound."""
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         place = {"host": host, "bank": origin.bank}
@@ -358,7 +335,7 @@ class Banks:
             found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
             return list(found.scalars())
 
-    async def set_language(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
+    async def set_language(self, host: UUID, name: str, language: str, user: str | None = None) -> ListedBank:
         """Set the language of a bank, as `user`; return the bank. Raises like languages.change_language."""
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
@@ -374,7 +351,7 @@ class Banks:
         after: str = "",
         limit: int = 200,
         runtime: bool = True,
-    ) -> list[Bank]:
+    ) -> list[ListedBank]:
         """Return the banks that a caller of `space` may see, by name, after `after`; of `names` alone where given.
 
         `runtime`: those that agents' runtimes made for single sessions are among them.
@@ -383,11 +360,15 @@ class Banks:
         query = LIST if names is None else LIST.where(_BANK.bank_name.in_(names))
         query = query if runtime else query.where(~_OWNED_BY_RUNTIME)
         async with self._database.scoped(host, *scope_of(host, space)) as connection:
-            return [Bank(*row) for row in await connection.execute(query, arguments)]
+            return [_build_bank(row) for row in await connection.execute(query, arguments)]
 
     async def _create(self, host: UUID, arguments: dict[str, object]) -> str:
         async with self._database.tenant(host) as connection:
             return str((await connection.execute(CREATE, arguments)).scalar_one())
+
+
+def _build_bank(row: Row[Any]) -> ListedBank:
+    return ListedBank(scope=_name_scope(row.user, row.agent), **row._mapping)  # noqa: SLF001 - public, says SQLAlchemy
 
 
 def _name_scope(user: UUID | None, agent: UUID | None) -> Literal["host", "agent", "user"]:

@@ -21,6 +21,7 @@ from tests.client.twins import ANSWER, FACT, FRESH, KEY, POORER, TEXT, Twin, acc
 
 __all__ = ["twin"]
 
+OWNER = {"user": None, "agent": None}
 SOURCE = UUID("0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20")
 UNIT = {
     "unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
@@ -326,7 +327,8 @@ async def test_a_profile_is_asked_for_as_given_and_typed(server: Loopback, twin:
 
 
 async def test_a_banks_language_is_set_by_its_name(server: Loopback, twin: Twin) -> None:
-    server.answers(JSONResponse({"ok": True, "bank": "a/b", "language": "de", "settled": False, "scope": "host"}))
+    bank = {"bank": "a/b", "scope": "host", **OWNER, "language": "de", "settled": False, "expires_at": None}
+    server.answers(JSONResponse({"ok": True, **bank}))
     told = await twin(twin.client(server.url), "set_language", "de", bank="a/b")
     assert (server.seen[0].method, server.seen[0].raw_path) == ("PATCH", "/api/v1/banks/a%2Fb")
     assert (server.seen[0].json, told.bank, told.language, told.settled) == ({"language": "de"}, "a/b", "de", False)
@@ -368,7 +370,7 @@ async def test_lists_are_read_page_by_page(server: Loopback, twin: Twin) -> None
     unit = {"unit_id": "u", "kind": "experience", "text": TEXT, "cut": False}
     directive = {"directive_id": "d", "name": "tone", "content": TEXT, "priority": 1, "laid_down_by": None}
     rows = {
-        "banks": {"bank": "b", "scope": "host", "language": "auto"},
+        "banks": {"bank": "b", "scope": "host", **OWNER, "language": "auto", "settled": True, "expires_at": None},
         "sessions": session,
         "turns": turn,
         "units": unit,

@@ -219,15 +219,6 @@ class CorrectionReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class BankLanguage:
-    """A bank's language; until `settled`, words of older memories are still being re-indexed."""
-
-    bank: str
-    language: str
-    settled: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Health:
     """Whether the service is ready; `raw` names the failing parts and the reasons of a degraded one."""
 
@@ -283,12 +274,6 @@ def _parse_evidence(fields: Fields) -> Evidence:
     top = None if told.values.get("top") is None else told.real("top")
     about = None if told.values.get("about") is None else told.text("about")
     return Evidence(top, told.flag("on_topic"), about, told.maybe_text("understands"))
-
-
-def read_language(value: object) -> BankLanguage:
-    """Read the answer of PATCH /api/v1/banks/{bank}."""
-    fields = Fields.of(value, "bank")
-    return BankLanguage(fields.text("bank"), fields.text("language"), fields.flag("settled"))
 
 
 def read_job(value: object) -> RecallJob:

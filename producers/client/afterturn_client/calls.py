@@ -13,11 +13,12 @@ from uuid import UUID
 
 from afterturn_client import answers
 from afterturn_client.arguments import check_metadata, check_text, check_texts
+from afterturn_client.contract.banks import ChangedBank
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError, InvalidAnswerError, InvalidRequestError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
-from afterturn_client.reading import Fields
+from afterturn_client.reading import Fields, read_shape
 from afterturn_client.reference import FrameForm
 from afterturn_client.refusals import read_error
 from afterturn_client.transport import Reply, Request, encode_json
@@ -238,12 +239,11 @@ def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
     )
 
 
-def set_language(language: str, bank: str, timeout_s: float) -> ApiCall[answers.BankLanguage]:
+def set_language(language: str, bank: str, timeout_s: float) -> ApiCall[ChangedBank]:
     """PATCH /api/v1/banks/{bank}; the same language again changes nothing."""
-    body = encode_json({"language": language})
-    return ApiCall(
-        Request("PATCH", f"/api/v1/banks/{path_segment(bank)}", body=body, timeout_s=timeout_s), answers.read_language
-    )
+    path, body = f"/api/v1/banks/{path_segment(bank)}", encode_json({"language": language})
+    request = Request("PATCH", path, body=body, timeout_s=timeout_s)
+    return ApiCall(request, lambda value: read_shape(ChangedBank, value))
 
 
 def health(timeout_s: float) -> ApiCall[answers.Health]:

@@ -12,7 +12,7 @@ from afterturn_client.attempts import make_attempts
 from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
 from afterturn_client.closing import AsyncClosing
 from afterturn_client.commands import run_command
-from afterturn_client.contract.banks import BankDetails, DirectiveDetails
+from afterturn_client.contract.banks import BankDetails, ChangedBank, DirectiveDetails
 from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
@@ -316,7 +316,7 @@ class AsyncAfterturn(AsyncClosing):
         """Return a person's profile: current facts, since when, and their source turns."""
         return await self._run(calls.profile(options, self._target.timeout_s))
 
-    async def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
+    async def set_language(self, language: str, *, bank: str | None = None) -> ChangedBank:
         """Set a bank's language: a code such as `de`, or `auto`. Raises NotFoundError, ResourceBusyError."""
         return await self._run(calls.set_language(language, *self._target.place(bank)))
 

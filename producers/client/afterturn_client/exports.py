@@ -1,7 +1,6 @@
 """What the package offers by name; imported when one of the names is first used."""
 
 from afterturn_client.answers import (
-    BankLanguage,
     CorrectionReceipt,
     Document,
     DocumentPage,
@@ -19,7 +18,8 @@ from afterturn_client.answers import (
 )
 from afterturn_client.blocking_client import Afterturn
 from afterturn_client.client import AsyncAfterturn
-from afterturn_client.contract.banks import BankDetails, DirectiveDetails
+from afterturn_client.contract.banks import BankDetails, DirectiveDetails, ListedBank
+from afterturn_client.contract.banks import ChangedBank as BankLanguage
 from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import (
@@ -62,7 +62,6 @@ from afterturn_client.errors import (
 )
 from afterturn_client.lifecycle import KeptTurn, PreparedTurn
 from afterturn_client.lists import (
-    ListedBank,
     ListedDirective,
     ListedReflection,
     ListedUnit,

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from afterturn_client.calls import ApiCall
+from afterturn_client.contract.banks import ListedBank
 from afterturn_client.contract.lists import ListedSession, ListedTurn
 from afterturn_client.reading import Fields, read_shape
 from afterturn_client.transport import Request
@@ -19,15 +20,6 @@ class Page(Generic[T]):
 
     rows: tuple[T, ...]
     cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedBank:
-    """A bank by its whole name; `scope` is host, agent or user."""
-
-    bank: str
-    scope: str
-    language: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +87,6 @@ def call_list(
     return ApiCall(Request("GET", f"/api/v1/{kind.name}", params, timeout_s=timeout_s), kind.page)
 
 
-def _read_bank(fields: Fields) -> ListedBank:
-    return ListedBank(fields.text("bank"), fields.text("scope"), fields.text("language"))
-
-
 def _read_unit(fields: Fields) -> ListedUnit:
     shown = fields.text("unit_id"), fields.text("kind"), fields.text("text")
     return ListedUnit(*shown, fields.flag("cut"), fields.values)
@@ -117,7 +105,7 @@ def _read_reflection(fields: Fields) -> ListedReflection:
     return ListedReflection(fields.text("reflection_id"), fields.text("content"), fields.moment("updated_at"))
 
 
-BANKS = ListKind("banks", False, _read_bank)
+BANKS = ListKind("banks", False, lambda row: read_shape(ListedBank, row.values, row.what))
 SESSIONS = ListKind("sessions", True, lambda row: read_shape(ListedSession, row.values, row.what))
 TURNS = ListKind("turns", True, lambda row: read_shape(ListedTurn, row.values, row.what))
 UNITS = ListKind("units", True, _read_unit)

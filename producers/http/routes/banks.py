@@ -1,20 +1,12 @@
 """Banks: made before their first turn, and listed."""
 
-from afterturn_client.contract.banks import BankDetails
+from afterturn_client.contract.banks import BankDetails, BankPage, ChangedBank, MadeBank
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import BankPlace, PathBank, json_response, read_body, read_parameters
-from producers.service.banks import (
-    BankBody,
-    BankChange,
-    BanksAnswer,
-    BanksParameters,
-    ChangedBank,
-    MadeBank,
-    as_json,
-)
+from producers.service.banks import BankBody, BankChange, BanksParameters
 from store.errors import NotFound
 
 CHANGED = {200: DescribedAnswer("the bank as it is from now on", (ChangedBank,))}
@@ -37,8 +29,8 @@ router = APIRouter(prefix="/api/v1", tags=["banks"])
     ),
 )
 async def create_bank(request: Request, call: TenantCall) -> Response:
-    bank, new = await call.memory.create_bank(call.grant, await read_body(request))
-    return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
+    made = await call.memory.create_bank(call.grant, await read_body(request))
+    return json_response(made, 201 if made.created else 200)
 
 
 @router.get(
@@ -48,13 +40,12 @@ async def create_bank(request: Request, call: TenantCall) -> Response:
         "Lists the banks that the key can read, by name; `after` continues behind a name. Banks that the runtime of "
         "an agent made for one session are left out unless `runtime` asks for them.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page", (BanksAnswer,))},
+        {200: DescribedAnswer("a page", (BankPage,))},
         query=BanksParameters,
     ),
 )
 async def list_banks(request: Request, call: TenantCall) -> Response:
-    page = await call.memory.list_banks(call.grant, read_parameters(request, BanksParameters))
-    return json_response(page.as_json("banks", [as_json(bank) for bank in page.rows]))
+    return json_response(await call.memory.list_banks(call.grant, read_parameters(request, BanksParameters)))
 
 
 @router.get(
@@ -86,9 +77,7 @@ async def get_bank(request: Request, call: TenantCall) -> Response:
     ),
 )
 async def change_bank(request: Request, call: TenantCall, bank: PathBank) -> Response:
-    return json_response(
-        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}
-    )
+    return json_response(await call.memory.change_bank(call.grant, bank, await read_body(request)))
 
 
 @router.patch(
@@ -105,6 +94,4 @@ async def change_bank(request: Request, call: TenantCall, bank: PathBank) -> Res
 )
 async def change_bank_by_query(request: Request, call: TenantCall) -> Response:
     bank = read_parameters(request, BankPlace).bank
-    return json_response(
-        {"ok": True, **as_json(await call.memory.change_bank(call.grant, bank, await read_body(request)))}
-    )
+    return json_response(await call.memory.change_bank(call.grant, bank, await read_body(request)))

@@ -31,7 +31,7 @@ router = APIRouter(tags=["commands"])
 async def write_command(request: Request, call: TenantCall) -> Response:
     key = request.headers.get(KEY_HEADER)
     action, result = await call.memory.commands.run(call.grant, await read_body(request), key)
-    return json_response(CommandReceipt(ok=True, action=action, result=result))
+    return json_response(CommandReceipt(action=action, result=result))
 
 
 @router.post(

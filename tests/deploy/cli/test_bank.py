@@ -17,7 +17,7 @@ TOLD = {"ok": True, "bank": "a/b", "language": "de", "settled": False}
 
 def reply(seen: Seen) -> Response | None:
     if seen.json == {"language": "de"}:
-        return JSONResponse({**TOLD, "scope": "host", "user": None, "agent": None})
+        return JSONResponse({**TOLD, "scope": "host", "user": None, "agent": None, "expires_at": None})
     return JSONResponse(refusal("INVALID_ARGUMENT", "language: must be one of auto"), 422)
 
 

@@ -64,7 +64,8 @@ def test_a_turn_is_shown_with_its_stages_and_what_was_said(server: Loopback, dat
     assert "hello" in run(data, "turns", "show", "monday", "1").stdout
 
 
-BANK = {"bank": "household", "scope": "host", "language": "en"}
+OWNER = {"user": None, "agent": None}
+BANK = {"bank": "household", "scope": "host", **OWNER, "language": "en", "settled": True, "expires_at": None}
 UNIT = {"unit_id": "u", "kind": "experience", "text": "We fly on Friday", "cut": False, "origin": "message"}
 
 

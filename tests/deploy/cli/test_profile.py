@@ -81,7 +81,16 @@ NOTHING: dict[str, Any] = {"names": [], "facts": [], "beside": [], "whole": Fals
 
 def test_an_unknown_user_or_bank_is_said(server: Loopback, data: Path) -> None:
     users = {"users": [{"user": UNKNOWN, "name": "ana"}], "cursor": None, "has_more": False}
-    banks = {"banks": [{"bank": "home", "scope": "host", "language": "auto"}], "cursor": None, "has_more": False}
+    home = {
+        "bank": "home",
+        "scope": "host",
+        "user": None,
+        "agent": None,
+        "language": "auto",
+        "settled": True,
+        "expires_at": None,
+    }
+    banks = {"banks": [home], "cursor": None, "has_more": False}
     server.answers(*map(JSONResponse, (NOTHING, users)))
     nobody = run(data, "--user", "nobody")
     assert (nobody.exit_code, "no user 'nobody'" in nobody.stderr) == (0, True)

@@ -177,5 +177,5 @@ async def test_a_call_may_write_again_what_it_erased_itself(world: World) -> Non
     erasures = Erasures(world.database, world.clock)
     await world.memory.create_bank(Grant(uuid4(), host, None, write=True), {"bank": "b"})
     await erasures.run(host, await erasures.request(host, ErasureTarget(Kind.BANK, "b")))
-    _, new = await world.memory.create_bank(Grant(uuid4(), host, None, write=True), {"bank": "b"})
-    assert new
+    made = await world.memory.create_bank(Grant(uuid4(), host, None, write=True), {"bank": "b"})
+    assert made.created

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from afterturn_client.contract.shape import Shape
+from afterturn_client.contract.shape import Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandReceipt(Shape):
+class CommandReceipt(Done):
     """The command is durable, and what it changed is readable."""
 
-    ok: Literal[True]
-    """always true"""
     action: str
     """name of the action"""
     result: Mapping[str, Any]

@@ -1,6 +1,28 @@
-"""The base of all shapes."""
+"""The base of all shapes, and that of receipts."""
 
-from typing import Any, ClassVar
+import ast
+import inspect
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+
+def _describe_inherited_fields(schema: dict[str, Any], shape: type["Shape"]) -> None:
+    """Add the descriptions of inherited fields: pydantic reads those of a class's own source alone."""
+    inherited = [base for base in shape.__mro__[1:] if base is not Shape and issubclass(base, Shape)]
+    for name, text in (one for base in inherited for one in _read_field_docs(base)):
+        schema["properties"][name].setdefault("description", text)
+
+
+def _read_field_docs(shape: type["Shape"]) -> list[tuple[str, str]]:
+    """Return the fields that a class adds, each with the docstring below it."""
+    (read,) = ast.parse(inspect.getsource(shape)).body
+    return [
+        (one.target.id, inspect.cleandoc(text.value.value))
+        for one, text in pairwise(read.body if isinstance(read, ast.ClassDef) else ())
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    ]
 
 
 class Shape:
@@ -13,4 +35,13 @@ class Shape:
     __pydantic_config__: ClassVar[dict[str, Any]] = {
         "use_attribute_docstrings": True,
         "json_schema_serialization_defaults_required": True,
+        "json_schema_extra": _describe_inherited_fields,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Shape):
+    """The request is done. Without slots, so that a receipt may be of another shape too."""
+
+    ok: Literal[True] = True
+    """always true"""
