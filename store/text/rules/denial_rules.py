@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.text.rules.gazetteer import word_list
+from store.text.rules.german_rules import GERMAN_DENIALS
 from store.text.rules.life_rules import DIET_WORDS, DIETS, JOB, MARRIAGES, RELATIONS, name_diet
 from store.text.rules.model import Tier
 from store.text.rules.recovery_rules import RECOVERIES, vary_number
@@ -61,7 +62,7 @@ _DENIALS = (
         "user_name",
         "name",
         "my name(?: is|'s) (?:not|no longer)|my name isn't|my name was never|(?:i'm|i am) (?:not|no longer) called"
-        "|(?:don't|do not|stop|never) call(?:ing)? me",
+        "|(?:don't|do not|stop|never) call(?:ing)? me|i (?:no longer|don't(?: really)?|do not) go by(?: the name)?",
         "{who}'s name is other than {value}.",
         ValueShape.NAME,
         needs=(*_PLAIN, "stop"),
@@ -320,4 +321,4 @@ def _build_rule(one: _Denial) -> Rule:
     )
 
 
-DENIALS = (*map(_build_rule, (*_DENIALS, *_iterate_lists())), *RECOVERIES)
+DENIALS = (*map(_build_rule, (*_DENIALS, *_iterate_lists())), *RECOVERIES, *GERMAN_DENIALS)

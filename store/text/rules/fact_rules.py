@@ -6,6 +6,7 @@ The first five are the contract's (rule-based extraction of the turn tools); the
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from store.text.rules.german_rules import GERMAN_RULES
 from store.text.rules.life_rules import LIFE_RULES, RELATION_WORDS
 from store.text.rules.list_rules import LIST_RULES
 from store.text.rules.model import Tier
@@ -36,6 +37,7 @@ OWN_NAME = Rule(
     compile_phrase(
         rf"my name(?: is|'s) not {_OTHER},? (?:it is|it's|but|i'm|i am)"
         rf"|my name isn't {_OTHER},? (?:it is|it's|but)"
+        rf"|(?:mein name ist|ich hei(?:\u00df|ss)e) nicht {_OTHER},? sondern"
     ),
     "user_name",
     "name",
@@ -43,7 +45,7 @@ OWN_NAME = Rule(
     Tier.L0,
     0.95,
     "{who}'s name is {value}.",
-    needs=("name",),
+    needs=("name", "hei\u00dfe nicht", "heisse nicht"),
     shape=ValueShape.NAME,
 )
 RULES = (
@@ -99,6 +101,10 @@ RULES = (
             "i(?: really| absolutely| actually| still)? (?:hate|dislike|detest|loathe|despise|(?:don't"
             "|do not)(?: really| particularly| much)?"
             " (?:like|enjoy)|(?:can't|cannot) (?:stand|bear|abide)|(?:don't|do not) care for)"
+            "|i(?:'ve| have) never(?: really| much)? (?:liked|enjoyed|cared for)(?! (?:how|that|this|when|being"
+            "|my|your|myself|it|anything|any)\\b)"
+            "|i(?:'ve| have) never been (?:(?:really|much|that|very) (?:into|keen on)|an? (?:big )?fan of"
+            "|keen on|fond of)"
             f"|{BEGINS}(?:can't|cannot) (?:stand|bear)|{BEGINS}(?:really )?(?:hate|not keen on|not a fan of)"
             f"|{NOT_KEEN}(?![^.,;!?\\n]{{1,60}} any ?(?:more|longer)\\b)"
         ),
@@ -177,6 +183,7 @@ RULES = (
         shape=ValueShape.TOPIC,
         many=True,
     ),
+    *GERMAN_RULES,
 )
 
 

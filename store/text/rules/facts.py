@@ -10,16 +10,18 @@ from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
 from store.text.rules.denial_rules import DENIALS
 from store.text.rules.fact_rules import OWN_NAME, RULES
+from store.text.rules.gazetteer import name_list
 from store.text.rules.introductions import find_introductions
-from store.text.rules.life_rules import RELATIONS
+from store.text.rules.life_rules import GERMAN_RELATIONS
 from store.text.rules.low_values import find_low_employer, find_low_name, find_low_place
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import cut_list, name_object, split_list
 from store.text.rules.retractions import find_unstated
-from store.text.rules.rule import SPACE, Rule, ValueShape, compile_value, drop_apostrophes
+from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
+from store.text.rules.value_first import VALUE_FIRST, VALUE_FIRST_SIGNS
 from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
 
 MAX_VALUE_BYTES = 128
@@ -31,6 +33,8 @@ MOST_OPENINGS = 32
 MINED_ROLE = "user"
 
 _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
+#: Shapes of values that are a name where they begin a clause.
+_NAMED = _NAMES | {ValueShape.THING}
 #: The subject of a fact whose speaker has no name.
 SOMEBODY = "The user"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
@@ -94,46 +98,19 @@ _TRAILING = re.compile(
 )
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
 _ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(r"[\n\r\0.!?;]")}
-_COPULA = re.compile(r"\b(?:is|called|named)\s*$|['\u2019]s\s*$", re.IGNORECASE)
+_COPULA = re.compile(r"\b(?:is|called|named|hei(?:\u00df|ss)t)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 #: What people call those for whom there is a longer word.
-_ALIASES = {"gf": "girlfriend", "bf": "boyfriend", "hubby": "husband", "wifey": "wife", "granddad": "grandad"}
+_ALIASES = {
+    "gf": "girlfriend",
+    "bf": "boyfriend",
+    "hubby": "husband",
+    "wifey": "wife",
+    "granddad": "grandad",
+    **GERMAN_RELATIONS,
+}
 
 
-def _rule_of(fact_id: str) -> Rule:
-    return next(rule for rule in RULES if rule.fact_id == fact_id)
-
-
-_INVERSE_SIGNS = re.compile(r"\bis (?:\w{2,10} ){0,2}(?:my|our) |\bcall \w[\w ]{1,30} home\b", re.IGNORECASE)
-_CLAUSE = r"(?:(?<![^\n])|(?<=[.!?,;]\x20)|(?<=\band\x20)|(?<=\bbut\x20))"
-_INVERSE = (
-    (
-        _rule_of("user_home"),
-        compile_value(
-            r"(?:i|we)(?: now| proudly)? call"
-            r" (?P<value>(?-i:[A-Z])[\w\u2019-]{1,24}(?: (?-i:[A-Z])[\w\u2019-]{1,24})?) (?:my )?home\b"
-        ),
-    ),
-    (
-        _rule_of("user_favourite"),
-        compile_value(
-            rf"{_CLAUSE}(?P<value>(?!(?:it|he|she|that|this|what|which|who|one|there|here|my|where|everything"
-            rf"|nothing)\b)"
-            r"[^.!?,;\n]{2,40}?) is(?: still| definitely| by far| probably)? my (?:all-time )?(?:favou?rite|fave?)"
-            r" (?P<key>[^\W_]{2,30}(?: (?!(?:in|of|at|to|for|and|because|ever|so|right"
-            r"|now)\b)[^\W_]{2,30})?)(?=\s*(?:[.!,;)\n]|$)| (?:ever|now|and|because|of all time)\b)"
-        ),
-    ),
-    (
-        _rule_of("user_{relation}"),
-        compile_value(
-            rf"{_CLAUSE}(?P<value>(?-i:(?:(?:Dr|Mr|Mrs|Ms"
-            rf"|Prof)\.? )?[A-Z][\w\u2019-]{{1,24}}(?: [A-Z][\w\u2019-]{{1,24}})?))"
-            rf" is(?: now| still)? (?:my|our)(?: new| best| good)? (?P<relation>{RELATIONS})(?=\s*(?:[.!,;)\n]|$)"
-            rf"| (?:now|and|at|in|for)\b)"
-        ),
-    ),
-)
 _NEEDED = tuple((rule, frozenset(map(drop_apostrophes, rule.needs))) for rule in (*RULES, *DENIALS))
 
 
@@ -150,7 +127,7 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     rules = [rule for rule in needed if rule.opening.search(message.content)]
     said = mask_spans(message.content, find_unstated(message.content, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
-    if rules or _INVERSE_SIGNS.search(message.content):
+    if rules or VALUE_FIRST_SIGNS.search(message.content):
         found += _find_inverse(
             message, ordinal, said or mask_spans(message.content, find_unstated(message.content, message.name))
         )
@@ -165,10 +142,10 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
 def _find_inverse(message: MessageText, ordinal: int, said: str) -> list[ExtractedFact]:
     """Return the facts whose value stands before their phrase: "Dune is my favourite book", "Tom is my boss"."""
     found = list[ExtractedFact]()
-    for rule, opening in _INVERSE:
+    for rule, opening in VALUE_FIRST:
         for match in islice(opening.finditer(said), MOST_OPENINGS):
             start, end = match.span("value")
-            if rule.shape is ValueShape.NAME and not _is_name(said[start:end]):
+            if rule.shape in _NAMED and not _may_be_named(rule, said[start:end]):
                 continue
             if _NO_TOPIC.match(said, start) is None and is_stated(said, start, start, match.end()):
                 found += _build_facts(
@@ -177,9 +154,12 @@ def _find_inverse(message: MessageText, ordinal: int, said: str) -> list[Extract
     return found
 
 
-def _is_name(said: str) -> bool:
-    """Return whether what begins a clause is a name: "Tom", not "This"."""
-    first = said.split(maxsplit=1)[0].lower()
+def _may_be_named(rule: Rule, said: str) -> bool:
+    """Return whether what begins a clause is a name of the rule's kind: "Tom", not "This"; no place is an employer."""
+    low = said.lower()
+    if low in known_places():
+        return rule.shape is not ValueShape.THING or low in name_list("organisations")
+    first = low.split(maxsplit=1)[0]
     return "." in first or is_given_name(first) or not is_word(first)
 
 

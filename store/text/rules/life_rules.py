@@ -60,6 +60,7 @@ _HOMES = "|".join(
         "(?:i|we)(?:'ve| have)?(?: now| finally| since)? settled(?: down)? in",
         "home(?: for (?:me|us))? is(?: in| now)?|(?:my|our) (?:home|flat|house|apartment|place) is(?: now)? in",
         f"(?:i|we)(?:'ve| have) lived in{_SINCE}",
+        f"where (?:i|we){_NOW} live is",
         f"(?:{_WE_ARE}|i (?:work|study|teach|grew up|come|was born)) {_AND} (?:live|living|based){_WITH}? in",
         f"{_I_AM}{_NOW} an? (?:(?!\\b(?:who|that|which|of)\\b)[^.,;!?\\n]){{2,50}}? (?:living|based) in",
     )
@@ -81,7 +82,10 @@ _HOMES_ELSEWHERE = (
     r"|(?<!no\s)(?<!non\s)viv(?:o|imos|iamo)(?: ahora| actualmente| adesso| ora)? (?:en|a)"
     "|(?:ik woon|wij wonen|we wonen)(?: nu| al jaren| nog)? in"
 )
-_GERMAN_ORIGINS = "ich (?:komme|stamme)(?: urspr\u00fcnglich| eigentlich)? aus"
+_GERMAN_ORIGINS = (
+    "ich (?:komme|stamme)(?: urspr\u00fcnglich| eigentlich)? aus"
+    "|ich (?:bin|wurde) in(?= [^.,;!?\\n]{2,40} (?:geboren|aufgewachsen)\\b)"
+)
 _ORIGINS_ELSEWHERE = (
     r"je (?:viens|suis originaire) de|(?<!no\s)(?<!non\s)(?:soy|vengo) (?:de|da)|ik kom(?: oorspronkelijk)? uit"
 )
@@ -169,6 +173,24 @@ _WHEN_TURNED = (
     r"|and|but|so)\b))"
 )
 
+#: Words of German for people and animals, and those of the facts about them.
+GERMAN_RELATIONS = {
+    "hund": "dog",
+    "h\u00fcndin": "dog",
+    "katze": "cat",
+    "kater": "cat",
+    "frau": "wife",
+    "mann": "husband",
+    "tochter": "daughter",
+    "sohn": "son",
+    "schwester": "sister",
+    "bruder": "brother",
+    "mutter": "mother",
+    "vater": "father",
+    "freundin": "girlfriend",
+    "chef": "boss",
+    "chefin": "boss",
+}
 _ADJECTIVE = (
     "(?: (?:younger|youngest|older|oldest|elder|eldest|little|big|late|dear|best|close|good|old|new|baby|twin|step"
     "|rescue|tiny|cute"
@@ -353,7 +375,12 @@ LIFE_RULES = (
         opening=compile_phrase(_ORIGINS_ELSEWHERE),
         needs=("viens de", "originaire", "soy de", "vengo d", " uit "),
     ),
-    replace(_ORIGIN, opening=compile_phrase(_GERMAN_ORIGINS), needs=("aus ",), shape=ValueShape.KNOWN_PLACE),
+    replace(
+        _ORIGIN,
+        opening=compile_phrase(_GERMAN_ORIGINS),
+        needs=("aus ", "geboren", "aufgewachsen"),
+        shape=ValueShape.KNOWN_PLACE,
+    ),
     _EMPLOYER,
     replace(
         _EMPLOYER,
@@ -516,6 +543,11 @@ LIFE_RULES = (
         rf"{_HAVE}(?: an?| one| another){_ADJECTIVE}{_ADJECTIVE} (?P<relation>{RELATIONS})"
         "(?:(?: (?:who is|who's))? (?:called|named)| whose name is|,(?= (?-i:[A-Z])[\\w-]{1,30}(?:[.,;!?]|$)))",
         *("have a", "'ve a", "'ve one", "own a", "\u2019ve a", "got a", "adopted a", "have one", "got one"),
+    ),
+    _name_family(
+        rf"mein(?:e|)(?: \w{{3,12}}e[rs]?)? (?P<relation>{any_of(frozenset(GERMAN_RELATIONS))}) hei(?:\u00df|ss)t",
+        "hei\u00dft",
+        "heisst",
     ),
     *(_name_several(place) for place in range(3)),
     *(_name_all(place) for place in range(3)),

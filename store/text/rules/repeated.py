@@ -86,6 +86,9 @@ _LABEL = re.compile(
     r"|@?([^\W\d_][\w'\u2019.-]{0,30}(?: [\w'\u2019.-]{1,30}){0,2})(?: \([^()\n]{1,30}\))?"
     r"(?:\*\*)?[ \t]?:(?:\*\*)?)[ \t]"
 )
+# A message of nothing but a list was copied; one of a single item, or of numbered answers, may be its author's.
+_LISTED = re.compile(r"(?:\s*[-*\u2022\u2023\u25e6\u2013\u2014][ \t]+\S[^\n]*(?:\n|\Z)){2,}\s*\Z")
+
 # -- openings after which everything, or the paragraph, is another's text
 
 _SAYS = (
@@ -330,6 +333,8 @@ def _find_asked_texts(text: str) -> Iterator[Span]:
 def _opened_texts(text: str, lines: Sequence[_Line], author: str) -> Iterator[Span]:
     """Yield the rest of the text behind the head of a mail or of a text to work on, and paragraphs of fiction."""
     whole = len(text)
+    if _LISTED.match(text):
+        yield 0, whole
     heads = [line for line in lines if _MAIL.match(line.text)]
     if heads:
         yield heads[0].start, whole

@@ -96,7 +96,8 @@ _FACTIVE = re.compile(
     r"|my \w{1,20})"
     r"|\b(?:doctors?|gp|allergist|specialist|tests?|results?) (?:says?|said|confirmed|told me|shows?"
     r"|showed)(?: that)? *$"
-    r"|\b(?:know|knows|knew|remember|remembers|remind|aware|because|since)(?: that)? *$|\bthe fact that *$",
+    r"|\b(?:know|knows|knew|remember|remembers|remind|aware|because|since)(?: that)? *$|\bthe fact that *$"
+    r"|\b(?:contrary to|despite|unlike|no matter) what [^.!?\n]{1,60}, *$",
     re.IGNORECASE,
 )
 # The same in other languages: "je ne crois pas que j'habite", "no es verdad que vivo", "er sagt, ich heisse".
@@ -104,6 +105,9 @@ _GOVERNED_ELSEWHERE = re.compile(
     r"\b(?:que|si|che|dass|da\u00df|ob|wenn|dat|indien)\s*$|\b(?:qu|s)['\u2019]\s*$"
     r"|\bals (?:ob|w\u00e4r)[^.!?\n]{0,40}:\s*$"
     r"|\b(?:angenommen|stell dir vor|nehmen wir an|tu so|vielleicht|falls|supposons|supongamos|supponiamo)\W*$"
+    r"|\b(?:auf|in|en) (?:englisch|deutsch|spanisch|italienisch|anglais|ingl\u00e9s|inglese|franz\w{1,8})\W*$"
+    r"|\b(?:glaube|denke|dachte|hoffe|vermute|w\u00fcnschte|tr\u00e4umte|(?:nie|niemals|nicht) (?:gesagt"
+    r"|behauptet))\s*,\s*$"
     r"|\b(?:sagt|sagte|meint|behauptet|schreibt|hei(?:\u00df|ss)t es|steht|lautet|dit|dice|dijo|disse|diz|zegt"
     r"|zei)\s*[,:]\s*$",
     re.IGNORECASE,
@@ -141,7 +145,8 @@ _NEGATED_VALUE = re.compile(
     r"(?:not|never|no longer|no|none|nothing|nobody|neither|hardly|anything but|n['\u2019]t)\b", re.IGNORECASE
 )
 _QUESTION_TAG = re.compile(
-    r"[,\u2013\u2014-]?\s*(?:right|correct|true|yes|no|ok(?:ay)?|or not|or what|huh|eh|really|you think"
+    r"[,\u2013\u2014-]?\s*(?:oder(?: nicht)?|nicht wahr|gell|ne|stimmt(?:['\u2019]?s)?|right|correct|true|yes"
+    r"|no|ok(?:ay)?|or not|or what|huh|eh|really|you think"
     r"|isn['\u2019]t it|is it"
     r"|(?:do|don['\u2019]t|did|didn['\u2019]t|am|aren['\u2019]t|ain['\u2019]t|have|haven['\u2019]t|was|wasn['\u2019]t"
     r"|will|won['\u2019]t) (?:i|we)(?: not)?"
@@ -154,6 +159,7 @@ _DENIED_AFTER = re.compile(
     r"(?:^|[\s,;:.!?\u2013\u2014(-])(?:not!|[\u2013\u2014-] ?not$|not really|not at all$|just kidding|kidding"
     r"|only joking|joking|, or not$"
     r"|(?:is|was) (?:a lie|false|wrong|untrue|not true)|because i (?:do not|don['\u2019]t)\W*$"
+    r"|(?:no,? wait|wait,? no|sorry|i mean|i meant|well|no)\b,? (?-i:[A-Z])"
     r"|is not true|isn['\u2019]t true|is untrue|is what|are what|is how|is the (?:title|name|first|last|opening|best)"
     r"|is an? (?:sentence|phrase|song|book|poem|quote"
     r"|lyric|line|title|joke|example|common|famous|typical)|is (?:her|his|their|its|kim['\u2019]s) |was the (?:first"
@@ -183,14 +189,24 @@ _ASKED_BEFORE = re.compile(
     r"\b(?:can|could|would|will|do|did) you\b|\b(?:how|what|which|where|when) (?:do|does|can|should|is|are|would)\b",
     re.IGNORECASE,
 )
+# "I live in Bonn and you?": the other is asked, not the speaker.
+_ASKED_BACK = re.compile(
+    r"\W*(?:and |but )?(?:(?:what|how) about (?:you|u|yours|yourself)|you|u|yours|yourself|wbu|hbu)\W*$", re.IGNORECASE
+)
+# "Once I live in Rome": it is not so yet. "Once I moved to Rome" is.
+_NOT_YET = re.compile(r"\b(?:once|as soon as|the (?:moment|day|minute)|by the time[^,;:]{0,40})\s*$", re.IGNORECASE)
+_PRESENT = re.compile(
+    r"(?:i|we)(?:['\u2019]m|['\u2019]re)? (?:live|work|am|are|have|like|love|based|living|working)\b", re.IGNORECASE
+)
 # "Oh sure, I love waiting", "yeah because I love Mondays": the opposite is meant.
 _SARCASTIC = re.compile(
-    r"\b(?:oh,? (?:sure|great|joy|yes|yeah|yay|of course)|yeah,? (?:because|right|sure)"
+    r"\b(?:na (?:toll|super|klar|prima)|^\W*(?:toll|super|klasse|prima)|ja,? klar)\W*$|\b(?:oh,? (?:sure|great"
+    r"|joy|yes|yeah|yay|of course)|yeah,? (?:because|right|sure)"
     r"|(?:right|sure|great|of course),? because|^\W*(?:oh|wow|great|fantastic|awesome|perfect|brilliant|lovely|yay))"
     r"[,\u2014\u2013 ]*(?:obviously |clearly |totally )?$",
     re.IGNORECASE,
 )
-_LOVES = re.compile(r"i (?:\w{2,10} ){0,2}(?:love|enjoy|like|adore)\b", re.IGNORECASE)
+_LOVES = re.compile(r"i (?:\w{2,10} ){0,2}(?:love|enjoy|like|adore)\b|ich (?:liebe|mag)\b", re.IGNORECASE)
 _EXAMPLE_LENGTH = 24
 _EXAMPLE = re.compile(
     r"\b(?:such as|as in|for example|for instance|e\.g\.|(?:sentence|phrase|statement|line)s? like)[\s:,]*$",
@@ -215,6 +231,8 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
     rest, asked = _read_rest(text, end)
     if asked and clause.strip() and _ASKS.match(before):
         return False
+    if asked and _ASKED_BACK.match(rest):
+        asked = False
     if asked and not clause.strip() and _ASKED_BEFORE.search(before):
         asked = False
     behind = text[value:end] + rest
@@ -226,6 +244,8 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
 def _is_meant_otherwise(before: str, text: str, start: int) -> bool:
     """Return whether the words before a clause make it another's, an example, or the opposite of what it says."""
     if _GOVERNED_ELSEWHERE.search(before) or _EXAMPLE.search(text[max(0, start - _EXAMPLE_LENGTH) : start]):
+        return True
+    if _NOT_YET.search(before) and _PRESENT.match(text, start):
         return True
     return _SARCASTIC.search(before) is not None and _LOVES.match(text, start) is not None
 
