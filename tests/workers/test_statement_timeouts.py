@@ -18,6 +18,9 @@ from tests.workers.conftest import HOST, World, open_world
 from tests.workers.stages import Crew
 from workers.stage_work import ClaimSize, Worked
 
+#: Sessions of an earlier test would wait as long as they were told.
+pytestmark = pytest.mark.untouched
+
 #: Longer than any statement of these tests may take.
 FOR_EVER = "select pg_sleep(3600)"
 ATTEMPTS = 3
