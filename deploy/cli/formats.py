@@ -5,7 +5,7 @@ Every parser yields turns, and bad lines with their numbers, in the order of the
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -17,7 +17,7 @@ from deploy.cli.bounded_lines import BOM, Line, read_lines
 from deploy.cli.chat import SessionChoice, parse_chat_turns
 from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
-from deploy.cli.speakers import NAMED, ROLE_NAMES, is_transcript, select_speakers
+from deploy.cli.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
 from producers.turns.items import is_item
 
@@ -200,7 +200,7 @@ def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
 def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iterator[Parsed]:
     names, lines = TurnNames(), [*read_lines(stream, longest)]
     found = [NAMED.fullmatch((line.text or "").strip()) for line in lines]
-    speakers = select_speakers(one["name"].strip() for one in found if one)
+    speakers = name_speakers(select_speakers(one["name"].strip() for one in found if one))
     for line, said in zip(lines, found, strict=True):
         if line.text is None:
             yield BadLine(line.number, line.error, line.offset)
@@ -211,13 +211,13 @@ def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iter
 
 
 def _parse_spoken(
-    line: Line, said: re.Match[str], speakers: Container[str], session_name: str, names: TurnNames
+    line: Line, said: re.Match[str], speakers: Mapping[str, str], session_name: str, names: TurnNames
 ) -> Parsed:
-    name, text = said["name"].strip(), said["text"]
-    if name not in speakers:
+    label, text = said["name"].strip(), said["text"]
+    if label not in speakers:
         return BadLine(line.number, "a remark, a field or a line of a log: its label is no speaker", line.offset)
-    role = ROLE_NAMES.get(name.lower(), "user")
-    turn = NewTurn(session_name, [Message(role, text, name)], names.take(names.digest(role, name, text)))
+    role = tell_role(label)
+    turn = NewTurn(session_name, [Message(role, text, speakers[label])], names.take(names.digest(role, label, text)))
     return check_turn(turn, line.number, line.offset)
 
 

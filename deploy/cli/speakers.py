@@ -73,6 +73,13 @@ _PHRASE = re.compile(
 _OTHERS = 4
 #: Signs of settings and lists: a key without a value, a dash, a document's mark, an indented key.
 _SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
+#: What stands behind a name in brackets: `(CEO)`, `(she/her)`.
+_ADDITION = re.compile(r"\s+\([^()]{1,40}\)$")
+#: Names of assistants of several words or with a version, in lower case.
+_MODEL = re.compile(
+    r"(?:(?:github|microsoft|ms) )?copilot|(?:ai|virtual|voice|google|coding) assistant|(?:chat)?gpt[- ]?[\w.]{1,12}"
+    r"|(?:claude|gemini)(?: (?:code|pro|flash|opus|sonnet|haiku|ai|\d[\w.]*)){1,3}"
+)
 _WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]*")
 #: Of this many named lines on, one name must occur again, and of this many most of them.
 _FEW, _MANY = 4, 6
@@ -100,13 +107,29 @@ def is_transcript(lines: Sequence[str]) -> bool:
     return len(set(spoken)) <= (min(most, len(spoken) - 1) if others else most)
 
 
+def name_speakers(labels: Iterable[str]) -> dict[str, str]:
+    """Return the own names of speakers by their labels: `@Kim` and `Kim (CEO)` are Kim.
+
+    Two additions to one name are two people, who keep their labels (`Kim (CEO)`, `Kim (CTO)`).
+    """
+    bare = {label: _ADDITION.sub("", label.removeprefix("@")) or label for label in labels}
+    additions = Counter(name for label, name in bare.items() if label.removeprefix("@") != name)
+    return {label: label if additions[name] > 1 else name for label, name in bare.items()}
+
+
+def tell_role(name: str) -> str:
+    """Return the role of a speaker, by a name that says it: `Claude (AI)` and `GPT-4o` are the assistant."""
+    low = _ADDITION.sub("", name.lower().removeprefix("@"))
+    return "assistant" if _MODEL.fullmatch(low) else ROLE_NAMES.get(low, "user")
+
+
 def select_speakers(names: Iterable[str]) -> set[str]:
     """Return the names of a transcript's speakers, out of all labels of its lines.
 
     A sentence with a colon in it begins like a name ("We agreed: nothing"): it stands there once.
     """
     counted = Counter(name for name in names if may_speak(name))
-    return {name for name, count in counted.items() if count > 1 or not _PHRASE.search(name)}
+    return {name for name, count in counted.items() if count > 1 or not _PHRASE.search(_ADDITION.sub("", name))}
 
 
 def may_speak(name: str) -> bool:
@@ -129,6 +152,7 @@ def _is_name(name: str) -> bool:
         return True
     if not may_speak(name):
         return False
+    name = _ADDITION.sub("", name)
     words = name.removeprefix("@").split()
     if not 0 < len(words) <= _WORDS or name.lower() in _FIELDS or words[0].lower() in _FIELDS:
         return False

@@ -17,10 +17,11 @@ from afterturn_client.turns import Message, NewTurn
 from deploy.cli.bounded_lines import read_lines
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, Unrecognised, check_turn
 
-_DATE = r"(?P<a>\d{1,4})(?P<sign>[./-])\s?(?P<b>\d{1,2})[./-]\s?(?P<c>\d{2,4})\.?"
+_DATE = r"(?P<a>\d{1,4})(?P<sign>[./-])\s?(?P<b>\d{1,2})[./-]\s?(?P<c>\d{2,4})\.?(?:\s?\u0433\.)?"
 #: The half of the day before or behind the clock, and the second one.
 _HALVES = r"[AaPp]\.?\s?[Mm]\.?|上午|下午|凌晨|早上|中午|晚上|午前|午後|오전|오후|ص|م"
-_SECOND_HALF = re.compile(r"[Pp]|下午|中午|晚上|午後|오후|م")
+_HALVES = rf"{_HALVES}|[πμ]\.?\s?μ\.?|PG|PTG|SA|CH|ÖÖ|ÖS|ก่อนเที่ยง|หลังเที่ยง|de\.|du\.|dop\.|odp\."
+_SECOND_HALF = re.compile(r"[Pp](?!G)|下午|中午|晚上|午後|오후|م|μ|CH|ÖS|หลัง|du|od")
 _CLOCK = (
     rf"(?:(?P<before>{_HALVES})\s?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?"
     rf"(?:\s?(?P<half>{_HALVES}))?"
@@ -34,6 +35,8 @@ _BEGINNINGS = (
     re.compile(rf"\[{_DATE}{_BETWEEN}{_CLOCK}\]\s+(?P<rest>.*)"),
     re.compile(rf"{_DATE}{_BETWEEN}{_CLOCK}\s+-\s+(?P<rest>.*)"),
     re.compile(rf"{_DATE}\s+(?=[오午]){_CLOCK},\s+(?P<rest>.*)"),
+    re.compile(rf"{_CLOCK},?\s+{_DATE}\s+-\s+(?P<rest>.*)"),
+    re.compile(rf"\[{_CLOCK},?\s+{_DATE}\]\s+(?P<rest>.*)"),
 )
 #: What the program writes in the place of a picture, a file or a deleted message, and behind an edited one.
 _LEFT_OUT = re.compile(
@@ -42,10 +45,21 @@ _LEFT_OUT = re.compile(
     r"|המדיה לא נכללה|मीडिया के बिना|मीडिया छोड़\w*|استبعاد الوسائط"
     r"|(?:attached|angehängt|adjunto|joint|allegato|anexado|bijgevoegd) ?: )[^<>]*>"
     r"|(?:IMG|VID|PTT|AUD|STK|DOC)-[\w-]+\.\w{2,5} \([^()]+\)"
-    r"|(?:This message was deleted|You deleted this message|Diese Nachricht wurde gelöscht"
+    r"|[^/\n]{1,120}\.\w{2,5} \((?:file attached|Datei angehängt|archivo adjunto|fichier joint|arquivo anexado"
+    r"|ficheiro anexado|file allegato|bestand bijgevoegd|dosya ekli|файл добавлен|plik załączony)\)"
+    r"|null|live location shared|(?:This message was deleted|You deleted this message|Diese Nachricht wurde gelöscht"
     r"|Du hast diese Nachricht gelöscht|Se eliminó este mensaje|Eliminaste este mensaje|Ce message a été supprimé"
     r"|Vous avez supprimé ce message|Questo messaggio è stato eliminato|Hai eliminato questo messaggio"
-    r"|Mensagem apagada|Você apagou esta mensagem|Dit bericht is verwijderd|Je hebt dit bericht verwijderd)\.?",
+    r"|Mensagem apagada|Você apagou esta mensagem|Dit bericht is verwijderd|Je hebt dit bericht verwijderd"
+    r"|Esta mensagem foi apagada|Bu mesaj silindi|Ta wiadomość została usunięta|(?:Это|Данное) сообщение удалено"
+    r"|Це повідомлення видалено|Detta meddelande (?:raderades|togs bort)|Denne besked blev slettet"
+    r"|Denne meldingen ble slettet|Tämä viesti poistettiin|Tato zpráva byla (?:odstraněna|smazána)"
+    r"|Ezt az üzenetet törölték|Acest mesaj a fost șters|Αυτό το μήνυμα διαγράφηκε|Pesan ini (?:telah )?dihapus"
+    r"|הודעה זו נמחקה|تم حذف هذه الرسالة|このメッセージは削除されました|삭제된 메시지입니다"
+    r"|此消息已(?:被)?删除|此訊息已(?:被)?刪除"
+    r"|Waiting for this message|Warte auf diese Nachricht|En attente de ce message|Esperando este mensaje"
+    r"|Aguardando mensagem|In attesa del messaggio|Wachten op dit bericht)"
+    r"(?:\. .{1,80}| (?:by admin|von Admin) .{1,80})?\.?",
     re.IGNORECASE,
 )
 #: The same where the mark of direction stands before it, as on an iPhone.

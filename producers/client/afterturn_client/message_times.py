@@ -60,7 +60,18 @@ _MONTHS = tuple(
 )
 _DAY_NAME = r"(?:(?:mon|tue|wed|thu|fri|sat|sun|die|mit|don|fre|sam|son)[a-z]*\.?,?\s+)?"
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?(?:\s*(?P<half>[ap])\.?m\.?)?"
-_ZONE = r"(?P<utc>utc|gmt|z)?\s*(?P<offset>[+-]\d\d:?\d\d)?"
+#: Hours from UTC of abbreviations that RFC 5322 defines, or that mean one zone alone (not `IST`, `BST`).
+_ABBREVIATIONS = {
+    name: int(hours)
+    for name, _, hours in (
+        told.partition("=")
+        for told in """
+        est=-5 edt=-4 cst=-6 cdt=-5 mst=-7 mdt=-6 pst=-8 pdt=-7 wet=0 west=1 cet=1 cest=2 mez=1 mesz=2 eet=2 eest=3
+        msk=3 sast=2 sgt=8 hkt=8 jst=9 kst=9 aest=10 aedt=11 nzst=12 nzdt=13
+        """.split()  # noqa: SIM905 - a list of them would have a line for each
+    )
+}
+_ZONE = rf"(?P<utc>utc|gmt|z)?\s*(?:(?P<offset>[+-]\d\d:?\d\d)|(?P<zone>{'|'.join(_ABBREVIATIONS)}))?"
 #: A day that can be read in one way alone: its month has a name, its year stands first, or full stops are in it.
 _DAY = (
     r"(?:(?P<d1>\d{1,2})(?:st|nd|rd|th|\.)?[\s/-]+(?P<m1>[^\W\d_]{3,10})\.?,?[\s/-]+(?P<y1>\d{4})"
@@ -76,6 +87,8 @@ _YEAR_LAST = re.compile(
     r"(?P<day>\w{3}\s+\w{3}\s+\d{1,2})\s+(?P<clock>\d\d:\d\d:\d\d)(?P<zone>\s+\S+)?\s+(?P<year>\d{4})"
 )
 _LONGEST_TOLD = 100
+#: The end of a day, which ISO 8601 writes as its 24th hour.
+_END_OF_DAY = (24, 0, 0)
 
 
 def find_moment(message: Mapping[str, Any]) -> datetime | None:
@@ -167,20 +180,22 @@ def _read_told(text: str) -> datetime | None:
     if found is None:
         return None
     year, month, day = next((found[f"y{n}"], found[f"m{n}"], found[f"d{n}"]) for n in range(1, 5) if found[f"y{n}"])
-    hour = int(found["hour"] or 0)
+    hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
     if found["half"]:
         hour = hour % 12 + (12 if found["half"] in "pP" else 0)
+    is_end_of_day = (hour, minute, second) == _END_OF_DAY
+    zone = timedelta(hours=_ABBREVIATIONS[found["zone"].lower()]) if found["zone"] else _read_offset(found["offset"])
     try:
         at = datetime(
             int(year),
             _read_month(month),
             int(day),
-            hour,
-            int(found["minute"] or 0),
-            int(found["second"] or 0),
+            0 if is_end_of_day else hour,
+            minute,
+            second,
             tzinfo=UTC if found["utc"] or found["offset"] or not found["region"] else ZoneInfo(found["region"]),
         )
-        return _within_range(at.astimezone(UTC) - _read_offset(found["offset"]))
+        return _within_range(at.astimezone(UTC) - zone + timedelta(days=is_end_of_day))
     except (OSError, OverflowError, ValueError, ZoneInfoNotFoundError):
         return None
 

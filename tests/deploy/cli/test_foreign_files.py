@@ -411,6 +411,10 @@ def test_a_chat_of_whatsapp_keeps_its_times_and_lines(chat: str, second: int) ->
         "\u200f٢٤/١٢/٢٠٢٣، ٨:١٦ م - {}",
         "\u200e[24.12.23, 20:16:00] ~\u202f{}",
         "24/12/2566 20:16 - {}",
+        "24.12.23 \u0433., 20:16 - {}",
+        "20:16, 24/12/2023 - {}",
+        "24/12/2023, 8:16 μ.μ. - {}",
+        "24/12/2023, 8:16 PTG - {}",
     ],
 )
 def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
@@ -439,6 +443,12 @@ def test_whatsapp_is_read_in_many_languages(beginning: str) -> None:
         ("<המדיה לא נכללה>", None),
         ("<Média vynechána>", None),
         ("example.org (look)", "example.org (look)"),
+        ("Bo Lund.vcf (file attached)", None),
+        ("null", None),
+        ("Waiting for this message. This may take a while.", None),
+        ("This message was deleted by admin Bo", None),
+        ("Это сообщение удалено", None),
+        ("Bu mesaj silindi", None),
         ("the image omitted by the editor", "the image omitted by the editor"),
     ],
 )
@@ -749,6 +759,29 @@ def test_a_remark_in_a_transcript_is_nobodys_words_and_loses_itself_alone(place:
     found = read("\n".join([*talk[:place], line, *talk[place:]]))
     assert [one.line for one in found if isinstance(one, BadLine)] == [place + 1]
     assert {one.turn.messages[0].name for one in found if isinstance(one, ParsedTurn)} == {"Kim", "Bo"}  # type: ignore[union-attr]
+
+
+@each_row(
+    "label, role, name",
+    [
+        ("@Kim", "user", "Kim"),
+        ("Kim (CEO)", "user", "Kim"),
+        ("Kim (she/her)", "user", "Kim"),
+        ("@assistant", "assistant", "assistant"),
+        ("Assistant (GPT-4)", "assistant", "Assistant"),
+        ("Claude (AI)", "assistant", "Claude"),
+        ("GPT-4o", "assistant", "GPT-4o"),
+        ("GitHub Copilot", "assistant", "GitHub Copilot"),
+    ],
+)
+def test_what_stands_around_a_speaker_s_name_is_not_of_it(label: str, role: str, name: str) -> None:
+    talk = "".join(f"{who}: line {nth}\n" for nth, who in enumerate(("Bo", label) * 3))
+    assert [turn[0][:2] for turn in said(talk)] == [("user", "Bo"), (role, name)] * 3
+
+
+def test_two_people_of_one_name_keep_what_tells_them_apart() -> None:
+    told = said("Kim (CEO): hi\nKim (CTO): hello\nKim (CEO): bye\nKim (CTO): bye\n")
+    assert [turn[0][1] for turn in told] == ["Kim (CEO)", "Kim (CTO)"] * 2
 
 
 @pytest.mark.parametrize("name", ["Coworker", "Caseworker", "Producer Bo", "Kim"])

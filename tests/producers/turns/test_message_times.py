@@ -52,6 +52,11 @@ SECONDS = 1684922400
         "24 mai 2023 10:00",
         "2023.05.24 10:00",
         "24/May/2023:10:00:00 +0000",
+        "Wed, 24 May 2023 12:00:00 CEST",
+        "Wed May 24 12:00:00 CEST 2023",
+        "2023-05-24 06:00:00 EDT",
+        "24. Mai 2023, 12:00 Uhr MESZ",
+        "May 24, 2023 at 3:00 AM PDT",
         {"$date": "2023-05-24T10:00:00Z"},
         {"$date": {"$numberLong": str(SECONDS * 1000)}},
         {"_seconds": SECONDS, "_nanoseconds": 0},
@@ -67,6 +72,7 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
     [
         *("yesterday", "", 0, 5, -1, True, None, 1e300, float("nan"), float("inf"), "9" * 30, -(10**25)),
         *("2023-05-24T10:00:00[Nowhere/Land]", "2023-05-24T10:00:00[../x]"),
+        *("2023-05-24 10:00:00 IST", "2023-05-24 10:00:00 XYZ", "2023-05-24T24:01:00", "2023-05-24T25:00:00"),
         *("10:32", "05/06/2023", "Mayday 24, 2023", "31 Feb 2023", "May 24, 2023 25:00", "2023", "x" * 100_000),
         *({"seconds": None}, {}, [2023], [2023, 13, 1], [True, 1, 1]),
         *(638_205_192_000_000_000, 13_329_396_000_000_000),  # ticks of .NET and microseconds of WebKit, of 2023
@@ -74,6 +80,11 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
 )
 def test_what_is_no_time_is_none(value: Any) -> None:
     assert read_time(value) is None
+
+
+@each_row("value", ["2023-05-23T24:00:00Z", "2023-05-23 24:00", "Tue, 23 May 2023 24:00:00 +0000"])
+def test_the_24th_hour_is_the_end_of_the_day(value: str) -> None:
+    assert read_time(value) == AT.replace(hour=0)
 
 
 def test_seconds_in_a_text_are_read_about_as_fast_as_a_number() -> None:
