@@ -1066,6 +1066,8 @@ ENTITY_PROFILE = Table(
     postgresql_with={"fillfactor": "80"},
 )
 
+#: How the subject of a fact looks that is the id of a user, as a pattern of SQL.
+ID_LIKE = "________-____-____-____-____________"
 #: Facts extracted from turns. A fact is valid until another value of the same subject and key is stated.
 FACT = Table(
     "fact_t",
@@ -1121,6 +1123,16 @@ FACT = Table(
         text("position desc"),
         text("unit_id desc"),
         postgresql_where=text("valid_to is null"),
+    ),
+    # WHY: a user's question is answered by the own facts and by these, and most subjects of a bank may be users' ids.
+    Index(
+        "fact_of_named",
+        "host_id",
+        "bank_id",
+        "fact_id",
+        text("valid_from desc"),
+        text("position desc"),
+        postgresql_where=text(f"valid_to is null and not denied and subject not like '{ID_LIKE}'"),
     ),
 )
 

@@ -39,7 +39,7 @@ from sqlalchemy.types import TypeEngine
 from store.derived.facts import line_of, opposite_of
 from store.derived.own_names import OWN_NAME
 from store.expiry import bank_lasts, row_lasts
-from store.schema import FACT, TIME, UNIT, in_bank
+from store.schema import FACT, ID_LIKE, TIME, UNIT, in_bank
 from store.sql_constants import ONE, ZERO, inline
 
 #: The most facts that are ranked: the speaker's, and the newest others of the bank.
@@ -102,7 +102,7 @@ def _begins_or_ends_with(name: ColumnElement[Any]) -> ColumnElement[bool]:
 def _has_a_name(subject: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return the condition that a subject has a name, or is no user."""
     return or_(
-        subject.not_like(inline("________-____-____-____-____________")),
+        subject.not_like(inline(ID_LIKE)),
         subject == bindparam("nobody", type_=Text),
         subject == any_(_INTRODUCED),
         subject.in_(select(_NAMED.c.subject).where(*_STATED)),

@@ -6,7 +6,7 @@
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.said_facts import ONE_BANK, read_said_facts
@@ -16,6 +16,7 @@ from store.recall.asked_facts import AskedFacts, find_asked_facts
 from store.recall.filters import own_session
 from store.recall.pool import CandidatePool
 from store.recall.state import ArmResult, RecallState
+from store.schema import ID_LIKE
 
 #: Most messages that the arm finds, those of the newest facts.
 MESSAGES = 8
@@ -23,24 +24,34 @@ MESSAGES = 8
 OLDER = 0.9
 NAME = "facts"
 
-# The messages of the facts of these kinds that hold. Without a user the facts are anybody's of the bank.
-STATING = text("""
-    select s.unit_id, f.fact_id, f.subject, f.key, f.value
-      from afterturn.fact_t f,
-           lateral (select u.source_memory_ids from afterturn.agent_memory_unit_t u
-                     where u.host_id = f.host_id and u.bank_id = f.bank_id and u.unit_id = f.unit_id and u.active
-                     limit 1) u,
-           lateral (select m.unit_id from afterturn.agent_memory_unit_t m
-                     where m.host_id = f.host_id and m.bank_id = f.bank_id and m.unit_id = any(u.source_memory_ids)
-                       and m.active and (cast(:user as uuid) is null or m.user_id = :user)
-                     limit 1) s
-     where f.host_id = :host and f.bank_id = :bank and f.fact_id = any(:fact_ids) and f.valid_to is null
-       and not f.denied and (cast(:key as text) is null or f.key = :key)
-       and (cast(:user as uuid) is null or f.subject = cast(:user as text) or f.subject not like :id_like)
-     order by array_position(:fact_ids, f.fact_id), f.valid_from desc, f.position desc
-     limit :messages""")
-#: How a subject is written that is the id of a user without a name.
-_ID_LIKE = "________-____-____-____-____________"
+# The newest messages of the facts of a kind that hold, of subjects that meet a condition.
+_OF_KIND = """
+    (select s.unit_id, f.fact_id, f.subject, f.key, f.value, f.valid_from, f.position
+       from afterturn.fact_t f,
+            lateral (select u.source_memory_ids from afterturn.agent_memory_unit_t u
+                      where u.host_id = f.host_id and u.bank_id = f.bank_id and u.unit_id = f.unit_id and u.active
+                      limit 1) u,
+            lateral (select m.unit_id from afterturn.agent_memory_unit_t m
+                      where m.host_id = f.host_id and m.bank_id = f.bank_id and m.unit_id = any(u.source_memory_ids)
+                        and m.active and (cast(:user as uuid) is null or m.user_id = :user)
+                      limit 1) s
+      where f.host_id = :host and f.bank_id = :bank and f.fact_id = k.fact_id and f.valid_to is null
+        and not f.denied and (cast(:key as text) is null or f.key = :key) and {subjects}
+      order by f.valid_from desc, f.position desc limit :messages)"""
+_STATING = """
+    select f.unit_id, f.fact_id, f.subject, f.key, f.value
+      from unnest(cast(:fact_ids as text[])) with ordinality k(fact_id, nth), lateral ({of_kind}) f
+     order by k.nth, f.valid_from desc, f.position desc limit :messages"""
+
+
+def _select_stating(*subjects: str) -> TextClause:
+    return text(_STATING.format(of_kind=" union all ".join(_OF_KIND.format(subjects=some) for some in subjects)))
+
+
+#: The messages that state facts of a user, and of subjects that have a name.
+STATING = _select_stating("f.subject = cast(:user as text)", f"f.subject not like '{ID_LIKE}'")
+#: The same of a question without a user: those of anybody.
+STATING_OF_ALL = _select_stating("true")
 
 
 class FactArm:
@@ -84,6 +95,7 @@ async def _read_stating(connection: AsyncConnection, state: RecallState, asked: 
     ]
     ended = {(one.identity.fact_id, one.identity.subject, one.identity.key, one.value) for one in denied}
     wanted = {"fact_ids": list(asked.fact_ids), "key": asked.key, "user": state.query.user}
-    rows = await fetch_rows(connection, STATING, {**place, **wanted, "id_like": _ID_LIKE, "messages": MESSAGES})
+    stating = STATING_OF_ALL if state.query.user is None else STATING
+    rows = await fetch_rows(connection, stating, {**place, **wanted, "messages": MESSAGES})
     stored = [row.unit_id for row in rows if (row.fact_id, row.subject, row.key, row.value) not in ended]
     return list(dict.fromkeys([*(one.source for one in waiting), *stored]))[:MESSAGES]
