@@ -107,8 +107,8 @@ class OfferedTurn:
 
     @property
     def weight(self) -> int:
-        """The approximate number of bytes that are sent for it."""
-        return sum(len(data) + len(terms or "") for *_, data, terms, _ in self.events)
+        """The approximate number of bytes that are sent or written for it, whichever is more."""
+        return max(self.size, sum(len(data) + len(terms or "") for *_, data, terms, _ in self.events))
 
 
 def build_turn_event(
@@ -246,6 +246,7 @@ def _appended_event(
 
 
 def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, object]) -> dict[str, Any]:
+    """Return the data of a message's event; `write_turns` adds its number and the metadata of the history event."""
     message = turn.messages[n]
     return {
         **place,
@@ -255,7 +256,6 @@ def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapp
         "factType": "experience",
         "eventDate": at,
         "mentionedAt": at,
-        "metadata": dict(turn.metadata),
         "origin": "message",
         "ordinal": n,
         "role": message.role,

@@ -176,8 +176,9 @@ end $$;
 
 -- Decides what becomes of turns that have no outcome yet, and writes the events of those that are accepted to the log, with
 -- the version of the session's history and the number of each message in its session. Of beginnings, those of banks and sessions that
--- live already are left out; deleted ones begin again, under an id of their own. A turn's position is that of its last
--- event. `living`: whether all of it is said in banks and sessions that lived before.
+-- live already are left out; deleted ones begin again, under an id of their own. A message has the metadata of its turn's
+-- history event, before it, unless it brings its own. A turn's position is that of its last event. `living`: whether all of it
+-- is said in banks and sessions that lived before.
 create or replace function afterturn.write_turns(
     p_host uuid, p_turns afterturn.offered_turn[], inout outcomes text[], p_targets uuid[], out positions bigint[],
     out living boolean, out events afterturn.event_store_t[], out turns afterturn.accepted_turn[],
@@ -193,6 +194,7 @@ declare
     v_messages int[];
     v_made uuid[] := '{}';
     v_version bigint;
+    v_shared jsonb;
     v_lasts int[] := '{}';      -- of each accepted turn the number of its last event
 begin
     living := true;
@@ -228,16 +230,18 @@ begin
             when v_turn.begins or (v_known.bank_lives and v_known.lives) then 'accepted'
             else 'unborn' end);
         continue when outcomes[t] <> 'accepted';
+        v_shared := '{}';
         foreach v_event in array v_turn.events loop
             v_version := 1;
             if v_event.type = 'AgentMemoryUnitRetainedEvent' then
-                v_event.data := v_event.data || jsonb_build_object('sequence', v_messages[t]);
+                v_event.data := v_shared || v_event.data || jsonb_build_object('sequence', v_messages[t]);
                 said := array_append(said, row (v_turn.bank, (v_event.data->>'unitId')::uuid, v_turn.session, v_messages[t],
                                                 v_event.length, v_event.terms)::afterturn.said_unit);
                 v_messages[t] := v_messages[t] + 1;
             elsif v_event.type = 'AgentSessionHistoryAppendedEvent' then
                 v_version := v_versions[t] + 1;
                 v_versions[t] := v_version;
+                v_shared := jsonb_build_object('metadata', v_event.data->'metadata');
             elsif v_event.type = 'AgentSessionHistoryCreatedEvent' then
                 continue when v_lives[t];
                 v_lives[t] := true;

@@ -72,6 +72,19 @@ async def test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledg
     ]
 
 
+async def test_each_message_has_the_metadata_of_its_own_turn(turns: TurnStore, database: Database, host: UUID) -> None:
+    """It is sent once a turn: messages of another turn of the same call, of the next call, or of none have theirs."""
+    told = {"t1": {"topic": "moves"}, "t2": {}, "t3": {"topic": ["teas", "cups"]}}
+    first, *later = [turn(name, f"I {name}", "Noted", metadata=metadata) for name, metadata in told.items()]
+    assert all(
+        isinstance(one, Appended) for one in [*await turns.append(host, [first]), *await turns.append(host, later)]
+    )
+    expected = [(name, metadata) for name, metadata in told.items() for _ in range(2)]
+    assert await rows(database, host, "select turn_name, metadata from agent_memory_unit_t order by seq") == expected
+    said = "select data->>'turnName', data->'metadata' from event_store_t where event_type like :told order by position"
+    assert await rows(database, host, said, told="%Retained%") == expected
+
+
 async def test_the_position_of_an_answer_is_the_last_event_of_the_turn(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
