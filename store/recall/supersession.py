@@ -8,6 +8,7 @@ tell no change of mind. A pinned message is never former: its pin says that it h
 import math
 from collections import defaultdict
 from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 from itertools import combinations, permutations
@@ -15,7 +16,7 @@ from uuid import UUID
 
 from store.recall.pool import Candidate
 from store.recall.query import Recalled
-from store.text.rules.changes import leaves_more, read_statement, takes_place
+from store.text.rules.changes import Statement, leaves_more, read_statement, settles_otherwise, takes_place
 from store.text.rules.facts import MINED_ROLE
 from store.text.terms import analyse_text, split_words
 
@@ -23,6 +24,8 @@ from store.text.terms import analyse_text, split_words
 NEWER = "newer"
 #: Units of an answer, the best, that are compared with each other.
 COMPARED = 24
+#: Most messages from one to the next of its speaker: an agent's answer stands between.
+NEXT = 2
 #: Units of an answer, the best, of which the newer of two that are alike goes first; the share of the older one's score
 #: that it needs, and how many terms, and what share of the shorter one's, both have.
 FIRST, NEAR, SHARED, SHARED_PART = 5, 0.85, 2, 0.5
@@ -43,11 +46,23 @@ def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str =
         if len(spoken) > 1:
             read = {place: read_statement(units[place][0].text, units[place][0].name) for _, place in spoken}
             for (said, place), (at, later) in combinations(sorted(spoken), 2):
-                if at <= said or units[place][0].pinned or not takes_place(read[later], read[place]):
+                if at <= said or units[place][0].pinned:
                     continue
-                if not leaves_more(read[later], read[place], asked):
+                settles = _follows(units[later][0], units[place][0]) and settles_otherwise(read[later], read[place])
+                if settles or _outdates(read[later], read[place], asked):
                     found[place].append(later)
     return found
+
+
+def _outdates(later: Statement, earlier: Statement, asked: AbstractSet[str]) -> bool:
+    return takes_place(later, earlier) and not leaves_more(later, earlier, asked)
+
+
+def _follows(later: Candidate, earlier: Candidate) -> bool:
+    """Return whether a message is the next one of its speaker in a session: at most an answer stands between."""
+    if later.session_id is None or later.session_id != earlier.session_id or later.seq is None or earlier.seq is None:
+        return False
+    return 0 < later.seq - earlier.seq <= NEXT
 
 
 def find_alike(units: Sequence[tuple[Candidate, datetime]]) -> Sequence[tuple[int, int]]:

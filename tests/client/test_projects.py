@@ -158,7 +158,9 @@ def test_an_origin_tells_repositories_apart_and_clones_together(tmp_path: Path) 
     assert find_project(other).startswith("billing-own-")
     same = ["https://www.github.com/Ann/pump", "ssh://git@ssh.github.com:443/ann/pump.git", "github.com:ann/pump"]
     pumps = [repository(tmp_path / str(nth) / "pump", address) for nth, address in enumerate(same)]
-    assert [find_project(pump) for pump in pumps] == ["pump"] * 3
+    azure = ["https://ann@dev.azure.com/ann/pumps/_git/pump", "git@ssh.dev.azure.com:v3/ann/pumps/pump"]
+    pumps += [repository(tmp_path / str(nth) / "azure-pump", address) for nth, address in enumerate(azure)]
+    assert [find_project(pump) for pump in pumps] == ["pump"] * 3 + ["azure-pump"] * 2
     assert "secret" not in "".join(file.read_text() for file in state_folder().iterdir())
     assert [file.stat().st_mode & 0o077 for file in [state_folder()]] == [0]
 

@@ -73,6 +73,7 @@ OWN = [
     "<system-reminder>it is late</system-reminder>",
     "<system-reminder>one</system-reminder>\n<system-reminder>two</system-reminder>",
     "<task-notification>\n<task-id>7</task-id>\n</task-notification>",
+    '<scheduled-task name="tidy" file="t.md">do it</scheduled-task>',
     '<teammate-message teammate_id="lead">go</teammate-message>',
     "<user-memory-input>always use tabs</user-memory-input>",
     "[Request interrupted by user]",

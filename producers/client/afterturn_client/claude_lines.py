@@ -26,7 +26,7 @@ _OUTPUTS = frozenset({
 })  # fmt: skip
 _NOTICES = frozenset({
     "system-reminder", "task-notification", "teammate-message", "agent-notification", "user-prompt-submit-hook",
-    "session-start-hook", "post-tool-use-hook", "new-diagnostics", "ide_opened_file", "ide_selection",
+    "scheduled-task", "session-start-hook", "post-tool-use-hook", "new-diagnostics", "ide_opened_file", "ide_selection",
     "ide_diagnostics", "system_reminder", "bash-notification", "tick", "mcp-resource-update",
     "mcp-polling-update", "cross-session-message", "fork-boilerplate", "remote-review", "remote-review-progress",
     "ultraplan", "github-webhook-activity", "available-deferred-tools", "persisted-output", "tool_use_error",

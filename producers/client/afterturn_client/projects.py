@@ -35,6 +35,8 @@ _OTHER_NAMES, _CASELESS_HOSTS = (
     re.compile(r"\A(?:www|ssh|altssh)\.(?=[^.]+\.[^.]+\Z)"),
     ("github.com", "gitlab.com", "bitbucket.org"),
 )
+#: A host of repositories, and what stands in its paths by one way of reaching it alone.
+_AZURE, _OF_AZURE = "dev.azure.com", re.compile(r"\A/v3/|/_git/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,8 @@ def _read_origin(config: Path, main: Path) -> str:
 def _join_address(host: str, path: str) -> str:
     """Return a host and a path as one text, in one form where a host has several names, or takes capitals for small."""
     host = _OTHER_NAMES.sub("", host)
+    if host.removeprefix("ssh.") == _AZURE:
+        host, path = _AZURE, _OF_AZURE.sub("/", f"/{path}").strip("/")
     return f"{host}/{path.lower() if host in _CASELESS_HOSTS else path}"
 
 

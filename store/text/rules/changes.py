@@ -171,6 +171,14 @@ class Statement:
         return [*self.sentences, *(clause for one in self.sentences for clause in _read_clauses(one))]
 
     @cached_property
+    def settled(self) -> ToldValue | None:
+        """The value that it gives to what was spoken of before it: "Make it Tuesday instead", "8 it is"."""
+        found = _SETTLED.fullmatch(self._text)
+        told = _read_sentences(f"It is {found['made'] or found['put']}", self._name) if found else ()
+        value = told[0].stated_value if told else None
+        return None if value is None or value.subject else value
+
+    @cached_property
     def marks(self) -> Marks:
         """Its marks; those of a message that was read lately are known."""
         return _MARKS.find(self.digest, lambda: _find_marks(self.sentences, self.told))
@@ -315,6 +323,14 @@ _MARKS, _TAKES_PLACE = KnownTexts[Marks](2048), KnownTexts[bool](16_384)
 _KEPT_BEFORE = frozenset({"and", "because", "since", "while", "when", "where", "who", "which", "that", "as"})
 
 
+_SETTLED = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|actually|sorry|no|hm+|well|wait|alright|fine|yes|yeah|right|great|then)\b\W*){0,3}"
+    r"(?:(?:let['\u2019]?s |please |we can |better )?make (?:it|that) (?P<made>[^.!?,;\n]{1,30}?)"
+    r"|(?P<put>[^.!?,;\n]{1,30}?) it is)(?: (?:instead|then|please|now|actually|rather)){0,2}\W*",
+    re.IGNORECASE,
+)
+
+
 def read_statement(text: str, name: str | None = None) -> Statement:
     """Return what a message by a speaker of this name states.
 
@@ -332,6 +348,19 @@ def takes_place(later: Statement, earlier: Statement) -> bool:
     if not earlier.marks.needed:  # it states nothing that could be taken back
         return False
     return _TAKES_PLACE.find(later.digest + earlier.digest, lambda: _replaces_all(later.told, earlier.sentences))
+
+
+def settles_otherwise(later: Statement, earlier: Statement) -> bool:
+    """Return whether a message that names no subject gives another value to what one just before it tells."""
+    now = later.settled
+    values = [one.stated_value for one in earlier.sentences]
+    return now is not None and any(then is not None and _is_other_of_kind(now, then) for then in values)
+
+
+def _is_other_of_kind(now: ToldValue, then: ToldValue) -> bool:
+    """Return whether two values are of one kind and unit, where both tell it, and differ."""
+    units = {value[1:] for value in (now.value, then.value) if value[1:]} if now.kind == "number" else set()
+    return now.kind == then.kind != "other" and now.value != then.value and len(units) <= 1
 
 
 def leaves_more(later: Statement, earlier: Statement, asked: AbstractSet[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from store.text.rules.gazetteer import name_list
 from store.text.rules.model import Tier
 from store.text.rules.rule import Rule, ValueShape, compile_phrase, compile_value
-from store.text.rules.vocabulary import is_given_name
+from store.text.rules.vocabulary import is_given_name, is_word, known_places
 
 _CAPITAL = "(?-i:[A-Z\u00c4\u00d6\u00dc])"
 _STOP = r"\s*(?:[.!,;:)\n\u2013\u2014]|$)"
@@ -97,6 +97,7 @@ def _name_diet(said: str) -> tuple[str]:
     return (_DIETS[said.casefold()],)
 
 
+_FIGURATIVE = re.compile(r"(?:heit|keit|idioten|l\u00fcgner|l\u00fcgen)\Z", re.IGNORECASE)
 _BETWEEN = re.compile(r",? (?:und|oder|sowie) |, ")
 
 
@@ -120,7 +121,12 @@ def _name_marriage(said: str) -> tuple[str]:
 
 
 def _split_nouns(said: str) -> Sequence[str]:
-    return tuple(_BETWEEN.split(said))
+    """Return each thing of a list: what is liked is no person, and an allergy against stupidity is none."""
+    return tuple(one for one in _BETWEEN.split(said) if not _is_person(one.casefold()) and not _FIGURATIVE.search(one))
+
+
+def _is_person(low: str) -> bool:
+    return is_given_name(low) and not is_word(low) and low not in known_places()
 
 
 _WORK_WORDS, _GOOD = ("arbeite", "bei ", "arbeitgeber"), ("mag ", "liebe ", " gern")
@@ -163,7 +169,7 @@ _PHRASES = (
     ),
     _Phrase(
         "user_employer",
-        "ich habe(?: gerade| jetzt)? bei",
+        "ich habe?(?: gerade| jetzt)? bei",
         rf"{_EMPLOYER}(?= (?:{_LEFT})\b)",
         tuple(_LEFT.split("|")),
         denies=True,
@@ -210,14 +216,14 @@ _PHRASES = (
     ),
     _Phrase(
         "user_marriage",
-        f"(?:ich bin|wir sind|{_BEFORE} bin ich){_NOW}",
+        f"(?:ich bin|wir sind|{_BEFORE} bin ich)(?![^.,;!?\\n]{{0,30}}\\b(?:job|beruf|arbeit)\\b){_NOW}",
         f"{_MARRIED}(?! mit (?:meinem|dem|der|meiner) )",
         tuple(_MARRIAGES),
         ends=_name_marriage,
     ),
     _Phrase(
         "user_marriage",
-        f"(?:ich bin|wir sind){_NO_LONGER}",
+        "(?:ich bin|wir sind)(?: jetzt| gar)? nicht(?: mehr)?",
         _MARRIED,
         tuple(_MARRIAGES),
         denies=True,
@@ -261,7 +267,9 @@ _PHRASES = (
         ends=_split_nouns,
     ),
     _Phrase("user_like", "ich mag", rf"{_NOUNS}(?={_NO_LONGER}\b)", (" nicht ",), denies=True, ends=_split_nouns),
-    _Phrase("user_like", "ich mag keine?[nrms]?", rf"{_NOUNS}(?= mehr\b)", (" kein",), denies=True, ends=_split_nouns),
+    _Phrase(
+        "user_like", "ich mag keine?[nrms]?", rf"{_NOUNS}(?= mehr{_STOP})", (" kein",), denies=True, ends=_split_nouns
+    ),
 )
 _SAYS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

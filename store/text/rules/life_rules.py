@@ -140,6 +140,12 @@ _EMPLOYERS = "|".join(
         f"(?:{_I_AM}|i live in) {_AND} work (?:at|for)",
     )
 )
+#: What one works for or at that employs nobody: "for a living", "at a snail's pace".
+_NO_EMPLOYER = (
+    "a living|a (?:snail|glacial|slow|steady|high|fast|good)|a (?:while|cause|pittance|change)|an? (?:hour|day"
+    "|week|month"
+    "|year)|the (?:money|moment|day|week|weekend|rest|sake|love|benefit|future|best|most|highest|lowest)"
+)
 
 CONDITIONS = (
     "(?:(?:type [12]|chronic|mild|severe|seasonal|rheumatoid|gestational) )?(?:coeliac disease|celiac disease|asthma"
@@ -261,7 +267,7 @@ _ORIGIN = Rule(
 )
 
 _EMPLOYER = Rule(
-    compile_phrase(_EMPLOYERS),
+    compile_phrase(f"(?:{_EMPLOYERS})(?! (?:{_NO_EMPLOYER})\\b)"),
     "user_employer",
     "employer",
     "employer",

@@ -44,7 +44,7 @@ _FAILURE = re.compile(r"(?<![\w.])(?:\w{1,60}\.){0,8}\w{0,60}(?:Error|Exception|
 # -- whole lines
 
 _FENCE = re.compile(r"[ \t]{0,3}(?:```|~~~)")
-_QUOTE_MARK = re.compile(r"[ \t]{0,3}>")
+_QUOTE_MARK = re.compile(r"[ \t]{0,3}(?:>|&gt;|\|[ \t])")
 _INDENTED = re.compile(r"(?: {4}|\t| {1,3}\t)[ \t]*\S")
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:[ \u202f]?[ap]\.?m\.?)?"
@@ -70,7 +70,8 @@ _DIFF_HEAD = re.compile(r"diff --git |@@ -\d|Index: \S|(?:---|\+\+\+) [\w/.\"]|\
 _DIFF_LINE = re.compile(r"[-+ @\\]|index [0-9a-f]|new file|deleted file|rename |similarity |old mode|new mode")
 _CHANGED = re.compile(r"([-+])(?![-+\s\d])")
 _PROMPT = re.compile(
-    r"\s{0,3}(?:\$|#|%|>>>|\.\.\.|[\w.-]{1,30}@[\w.-]{1,40}[:\s][^\n$#]{0,60}[$#]|(?:In|Out) ?\[\d{1,4}\]:) \S"
+    r"\s{0,3}(?:\$|#|%|>>>|(?:user|human|me|you|ai|bot|assistant)>|\.\.\."
+    r"|[\w.-]{1,30}@[\w.-]{1,40}[:\s][^\n$#]{0,60}[$#]|(?:In|Out) ?\[\d{1,4}\]:) \S"
 )
 _ROW = re.compile(r"\s*\|[^\n]*\|\s*$")
 _CODE_LINE = re.compile(
@@ -103,7 +104,7 @@ _MAIL = re.compile(
     r"|(?:ingredients|directions|zutaten|zubereitung|ingr\u00e9dients)\s?:\s*$|(?-i:(?:INT|EXT)\. [A-Z])"
     r"|(?:chapter|kapitel) [\divxlc]{1,6}\.?\s*$"
     r"|#{1,4} (?:instructions?|inputs?|response|output|prompt|system|user):?\s*$"
-    r"|_{10,}\s*$|HTTP/\d(?:\.\d)? \d{3}\b[^\n]*$",
+    r"|<\|[a-z_]{3,20}\|>|<start_of_turn>|_{10,}\s*$|HTTP/\d(?:\.\d)? \d{3}\b[^\n]*$",
     re.IGNORECASE,
 )
 _OPENS = r"(?:^|[.!?\n,;]\s{0,3}|\b(?:please|can you|could you|would you|help me|kindly)\s{1,3})"
@@ -124,7 +125,8 @@ _WORK = (
     r"|\u00fcbersetze|traduis|traduce|traduci|vertaal|traduza)"
 )
 _MATTER = (
-    r"(?:e-?mails?|mails?|messages?|letters?|texts?|posts?|tweets?|comments?|reviews?|story|stories|poems?|songs?|limericks?|haikus?|sonnets?|riddles?"
+    r"(?:e-?mails?|mails?|messages?|letters?|texts?|posts?|tweets?|comments?|reviews?|story|stories|poems?"
+    r"|songs?|limericks?|haikus?|sonnets?|riddles?"
     r"|lyrics"
     r"|articles?|logs?|outputs?|errors?|traces?|traceback|stack ?traces?|diffs?|patch|code|snippets?|scripts?"
     r"|transcripts?"
@@ -169,6 +171,7 @@ _FICTION = re.compile(
     re.IGNORECASE,
 )
 _SEPARATORS = ",;\t"
+_SAID = re.compile(r"\S")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\n(?=[-*\u2022#])")
 
 
@@ -352,7 +355,8 @@ def _opened_texts(text: str, lines: Sequence[_Line], author: str) -> Iterator[Sp
         at = 0
         while (found := pattern.search(text, at)) is not None:
             begin = found.start() if pattern is _FICTION else found.end()
-            blank = text[found.end() : found.end() + 3].strip() == "" and pattern is _OPENED_SAYING
-            stop = _PARAGRAPH_END.search(text, found.end() + (3 if blank else 0))
+            # "Kim wrote:" and a blank line open the paragraph below.
+            said = _SAID.search(text, found.end(), found.end() + 8) if pattern is _OPENED_SAYING else None
+            stop = _PARAGRAPH_END.search(text, said.start() if said else found.end())
             at = stop.start() if stop else whole
             yield begin, at

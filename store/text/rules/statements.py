@@ -121,12 +121,14 @@ _SEPARATOR = re.compile(
 _REPORTED = re.compile(
     rf"(?<!as i )(?<!like i )(?<!as we )(?<!they )(?<!you )(?<!n['\u2019]t )(?<!not )\b{_TELL}(?: (?:me|us|him|her"
     rf"|them|you|that))?\s*[,:]\s*$|\baccording to\b"
-    rf"|\bin (?:an?|my|the|another|some) (?:dream|nightmare"
-    r"|parallel universe|life|world|universe|other life)\b|\b(?:if|should|when(?:ever)?) (?:any|some)(?:one"
+    rf"|\bin (?:an?|my|the|another|some) (?:dream|nightmare|video game|game|play|film|movie|novel|simulation|series"
+    r"|musical|role-?play|campaign|parallel universe|life|world|universe|other life)\b|\b(?:if|should"
+    r"|when(?:ever)?) (?:any|some)(?:one"
     r"|body) (?:asks?|wants to know|calls)\b"
     r"|\b(?:for|in|as) (?:the|my|a|an|this|our) (?:play|game|role|part|film|movie|novel|story|book|sketch|scene|test"
     r"|exam|quiz"
     r"|show|musical|sketch|demo|example)\b[^.]{0,60}[,:]\s*$|\b(?:e\.g\.|for example|for instance)\W*$"
+    r"|\bas an? (?:\w{1,12} )?(?:user|customer|visitor|shopper)\s*,\s*$|\b(?:test|testing|dummy|placeholder)\s*[:,]\s*$"
     r"|\b(?:hypothetically|theoretically|in theory|supposedly|allegedly"
     r"|rumou?r has it"
     r"|imagine|suppose|supposing|pretend|assuming)\b|\b(?:no|nope|false|wrong|untrue|nonsense|lies?)\s*:\s*$",
@@ -160,7 +162,9 @@ _DENIED_AFTER = re.compile(
     r"|only joking|joking|, or not$"
     r"|(?:is|was) (?:a lie|false|wrong|untrue|not true)|because i (?:do not|don['\u2019]t)\W*$"
     r"|(?:no,? wait|wait,? no|sorry|i mean|i meant|well|no)\b,? (?-i:[A-Z])"
-    r"|is not true|isn['\u2019]t true|is untrue|is what|are what|is how|is the (?:title|name|first|last|opening|best)"
+    r"|(?<=,\s)(?:i (?:think|guess|suppose|believe)|(?:glaube|denke|vermute) ich)\W*$|(?:about "
+    r"|just )?as much as an? |is not true|isn['\u2019]t true|is untrue|is what|are what|is how"
+    r"|is the (?:title|name|first|last|opening|best)"
     r"|is an? (?:sentence|phrase|song|book|poem|quote"
     r"|lyric|line|title|joke|example|common|famous|typical)|is (?:her|his|their|its|kim['\u2019]s) |was the (?:first"
     r"|last|title)|means\b|in (?:french|german|spanish"
@@ -202,7 +206,8 @@ _PRESENT = re.compile(
 _SARCASTIC = re.compile(
     r"\b(?:na (?:toll|super|klar|prima)|^\W*(?:toll|super|klasse|prima)|ja,? klar)\W*$|\b(?:oh,? (?:sure|great"
     r"|joy|yes|yeah|yay|of course)|yeah,? (?:because|right|sure)"
-    r"|(?:right|sure|great|of course),? because|^\W*(?:oh|wow|great|fantastic|awesome|perfect|brilliant|lovely|yay))"
+    r"|(?:right|sure|great|of course),? because|^\W*(?:oh|wow|great|fantastic|awesome|perfect|brilliant|lovely"
+    r"|yay|lucky (?:me|us)|just my luck))"
     r"[,\u2014\u2013 ]*(?:obviously |clearly |totally )?$",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from types import MappingProxyType
+from typing import NamedTuple
 
 from store.text.rules.gazetteer import word_list
 from store.text.terms import analyse_text
@@ -200,6 +201,18 @@ _ROLES: Mapping[str, str] = MappingProxyType(
 _HELD: Mapping[str, str] = MappingProxyType(
     {"owned": "owner", "led": "lead", "managed": "manager", "maintained": "maintainer", "chaired": "chair"}
 )
+#: Other words for having charge of something, which one person has at a time.
+_IN_CHARGE = tuple(
+    tuple(phrase.split())
+    for phrase in (
+        *("is in charge of", "is responsible for", "is now in charge of", "is now responsible for"),
+        *("took over", "takes over", "has taken over", "is taking over"),
+    )
+)
+#: Whom a thing belongs to is none of these: "Rex belongs to me", "it belongs to the museum" may hold beside it.
+_NO_HOLDER = frozenset({"me", "us", "you", "him", "her", "them", "a", "an", "the", "my", "our", "this", "that"})
+#: Fewest words of "owner of" and a thing, less one.
+SHORTEST_OF = 2
 #: Fewest words before "by" of what is held by somebody.
 SHORTEST_HELD = 3
 #: Most words of who has a role; words that begin what is no role ("owns a car") or nobody in particular.
@@ -214,24 +227,46 @@ _NOBODY = frozenset(
 
 def turn_role(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
     """Return "Mateo owns billing" as "the owner of billing is Mateo", and whether it says who has such a role."""
-    at = next((nth for nth, low in enumerate(lows) if low in _ROLES), -1)
-    if (
-        0 < at <= _MOST_OF_NAME
-        and at + 1 < len(lows)
-        and lows[at + 1] not in _NO_ROLE
-        and _NOBODY.isdisjoint(lows[:at])
-    ):
-        end = next((nth for nth in range(at + 1, len(lows)) if lows[nth] in _CLAUSE), len(lows))
-        what = [*lows[at + 1 : end], "is"]
-        turned = [_ROLES[lows[at]], "of", *what, *lows[:at], *lows[end:]]
-        written = [False] * (len(what) + 2) + [lows[0] not in _OWN, *names[1:at], *names[end:]]
-        return turned, written, True
-    by = find_phrase(lows, ("by",))
-    held = by >= SHORTEST_HELD and lows[by - 1] in _HELD and lows[by - 2] == "is"
-    if not held or by + 1 >= len(lows):
+    found = _find_role(lows)
+    if found and found.at <= _MOST_OF_NAME and _NOBODY.isdisjoint(lows[: found.at]) and found.thing < len(lows):
+        at, thing = found.at, found.thing
+        end = next((nth for nth in range(thing, len(lows)) if lows[nth] in _CLAUSE or lows[nth] == "from"), len(lows))
+        what = [*lows[thing:end], "is"]
+        rest = len(lows) if lows[end : end + 1] == ["from"] else end
+        turned = [found.role, "of", *what, *lows[:at], *lows[rest:]]
+        written = [False] * (len(what) + 2) + [lows[0] not in _OWN, *names[1:at], *names[rest:]]
+        return (lows, names, False) if lows[thing] in _NO_ROLE or end == thing else (turned, written, True)
+    by, before = next(
+        ((at, at - 2) for at in (find_phrase(lows, ("by",)),) if at >= SHORTEST_HELD and lows[at - 1] in _HELD),
+        (find_phrase(lows, ("belongs", "to")) + 1, find_phrase(lows, ("belongs", "to"))),
+    )
+    held = before > 0 and by + 1 < len(lows) and lows[before] in {"is", "belongs"}
+    if not held or lows[by + 1] in _NO_HOLDER:
         return lows, names, False
-    turned = [_HELD[lows[by - 1]], "of", *lows[: by - 2], "is", *lows[by + 1 :]]
-    return turned, [False, False, *names[: by - 2], False, *names[by + 1 :]], True
+    role = _HELD.get(lows[by - 1], "owner")
+    turned = [role, "of", *lows[:before], "is", *lows[by + 1 :]]
+    return turned, [False, False, *names[:before], False, *names[by + 1 :]], True
+
+
+class _Role(NamedTuple):
+    role: str
+    at: int
+    thing: int
+
+
+def _find_role(lows: Sequence[str]) -> _Role | None:
+    """Return the role that a sentence gives, where its verb begins, and where the words for its thing do."""
+    at = next((nth for nth, low in enumerate(lows) if nth and low in _ROLES), 0)
+    if at:
+        return _Role(_ROLES[lows[at]], at, at + 1)
+    for phrase in _IN_CHARGE:
+        if (at := find_phrase(lows, phrase)) > 0:
+            return _Role("owner", at, at + len(phrase))
+    at = next((nth for nth in range(1, len(lows) - 2) if lows[nth] == "is"), 0)
+    words = [low for low in lows[at + 1 :] if low not in {"the", "our", "new"}]
+    if at and len(words) > SHORTEST_OF and words[0] in _ROLES.values() and words[1] == "of":
+        return _Role(words[0], at, len(lows) - len(words) + 2)
+    return None
 
 
 _CLEFT = ("it", "is")

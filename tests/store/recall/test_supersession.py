@@ -119,3 +119,15 @@ async def test_of_two_of_other_users_or_on_another_subject_the_better_one_goes_f
     await tell(memory, FORMERLY, user="ann")
     await tell(memory, "I water the plants on Monday.", SINCE, user="bob")
     assert shown(await ask(memory, "Who writes my training plans?"))[0] == (FORMERLY, False)
+
+
+async def test_a_value_without_a_subject_ends_what_its_speaker_told_just_before(memory: Memory) -> None:
+    for hour, text in enumerate(["Dinner is at 7.", "Noted.", "8 it is.", "The demo is at 9.", "Thanks.", "A tea."]):
+        role = "assistant" if text == "Noted." else "user"
+        await memory.say(NewMessage(role, text, occurred_at=NOON - timedelta(hours=9 - hour)), session="plans")
+    await memory.say(NewMessage("user", "Make it 10 instead.", occurred_at=NOON), session="plans")
+    dinner = shown(await ask(memory, "When is dinner at 7?", k=5))
+    demo = shown(await ask(memory, "When is the demo?", k=5))
+    assert ("Dinner is at 7.", True) in dinner
+    assert ("8 it is.", False) in dinner
+    assert ("The demo is at 9.", False) in demo
