@@ -21,7 +21,7 @@ from deploy.lab.bench.history import History
 from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from store import identity
-from store.database import Database
+from store.database import ONE_PLAN, Database
 from store.derived.completion import complete_bank
 from store.errors import StoreError
 from store.log.bulk import BATCH, append_bulk
@@ -77,7 +77,7 @@ async def _write_history(stack: Stack, bank: str, count: int, seed: int) -> dict
                 appended += (await append_bulk(database, host, part)).appended
                 banks.update(UUID(event["bank"]) for event in part)
                 progress.advance(task, len(part))
-        begin, at = partial(database.tenant, host), datetime.now(UTC)
+        begin, at = partial(database.tenant, host, ONE_PLAN), datetime.now(UTC)
         made = [await complete_bank(begin, host, one, at) for one in sorted(banks)]
     finally:
         await database.close()

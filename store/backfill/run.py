@@ -27,7 +27,7 @@ from store.backfill.conversion import (
     normalise_json,
     place_bank,
 )
-from store.database import Database
+from store.database import ONE_PLAN, Database
 from store.derived.completion import complete_bank
 from store.errors import InvalidEvent
 from store.log.append import read_versions
@@ -138,7 +138,7 @@ class Backfill:
             new = await self._find_new(batch)
             done = await append_bulk(self._database, self._host, new)
             self._count(batch, done.appended)
-        begin = partial(self._database.tenant, self._host)
+        begin = partial(self._database.tenant, self._host, ONE_PLAN)
         for n, place in enumerate(self._places.values(), 1):
             made = await complete_bank(begin, self._host, place.bank, now)
             self.report.words += made.words
