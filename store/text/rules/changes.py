@@ -31,6 +31,7 @@ from store.text.rules.told_changes import (
     read_told_change,
     reduce_words,
     turn_cleft,
+    turn_named,
     turn_role,
 )
 from store.text.rules.told_values import (
@@ -293,6 +294,14 @@ _MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
     | dict.fromkeys(("vegan", "vegetarian", "veggie", "pescatarian", "eat", "eating"), ("diet",))
     | dict.fromkeys(("married", "engaged", "divorced", "separated", "single"), ("marriage",))
     | {"birthday": ("birthday",)}
+    # The same in the other languages of rules.
+    | dict.fromkeys(
+        ("based", "wohne", "wohnen", "lebe", "leben", "gezogen", "habite", "vis", "vivo", "woon"), ("home",)
+    )
+    | dict.fromkeys(("arbeite", "arbeitgeber", "angestellt", "angefangen", "gek\u00fcndigt"), ("work",))
+    | dict.fromkeys(("hei\u00dfe", "heisse", "appelle", "llamo", "chiamo", "heet"), ("name",))
+    | dict.fromkeys(("vegetarier", "vegetarierin", "vegetarisch", "veganer", "veganerin"), ("diet",))
+    | dict.fromkeys(("verheiratet", "geschieden", "verlobt", "verwitwet"), ("marriage",))
 )
 # A clause of its own beside another one, and the words by which a question asks for a fact of one value.
 _OTHER_CLAUSE = re.compile(
@@ -458,7 +467,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         change, lows, names = _drop_change(lows, names)
         told = told or (read_now_chosen(lows) if change else None)
         lows, names = turn_cleft(lows, names)
-    lows, names, role = turn_role(lows, names)
+    lows, names, role = turn_role(*turn_named(lows, names))
     change = max(change, Change.WEAK) if role else change
     negated = ended or "not" in lows or "never" in lows
     if negated:

@@ -28,7 +28,8 @@ def _compile_phrases(section: str) -> re.Pattern[str]:
     phrases = "|".join(re.escape(one) for one in listed)
     for written, read in ((r"\-", _GAP), ("'", "['\u2019]"), ("ss", "(?:ss|\u00df)")):
         phrases = phrases.replace(written, read)
-    between = rf"(?:(?:actually|really|now|also|just|einfach|eigentlich|simplement){_SPACE})?"
+    adverbs = "actually|really|now|also|just|einfach|eigentlich|jetzt|nun|simplement|maintenant|ahora|adesso"
+    between = rf"(?:(?:{adverbs}){_SPACE})?"
     return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){_SPACE}{between}(?=[^\W\d_])", re.IGNORECASE)
 
 

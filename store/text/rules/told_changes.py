@@ -282,6 +282,23 @@ def turn_cleft(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool
     return [*lows[at + 2 :], "is", *lows[2:at]], [*names[at + 2 :], False, *names[2:at]]
 
 
+_POINTS = frozenset({"this", "that", "there", "here", "they", "you", "what", "where", "not"})
+
+
+def turn_named(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool]]:
+    """Return "Clara is my manager" as "my manager is Clara"."""
+    at = next((nth for nth in range(1, _MOST_OF_NAME) if lows[nth : nth + 1] == ["is"]), 0)
+    what = lows[at + 2 :]
+    if (
+        not at
+        or lows[0] in _NOBODY | _POINTS
+        or lows[at + 1 : at + 2] not in (["my"], ["our"])
+        or not 0 < len(what) <= _MOST_OF_NAME
+    ):
+        return lows, names
+    return [*lows[at + 1 :], "is", *lows[:at]], [*names[at + 1 :], False, lows[0] not in _OWN, *names[1:at]]
+
+
 def find_phrase(lows: Sequence[str], phrase: Sequence[str]) -> int:
     """Return the place of a phrase among words, -1 if it is not there."""
     if phrase[0] not in lows:
