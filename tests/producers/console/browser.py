@@ -17,6 +17,8 @@ WATCH = """
     window.__violations = [];
     addEventListener("securitypolicyviolation", (event) =>
         window.__violations.push(`${event.violatedDirective} ${event.blockedURI}`));"""
+#: Half a megabyte of script: a page has it once it is judged, and not whenever it is loaded.
+AXE = Path(AXE_FILE_PATH).read_text()
 #: Every rule of these kinds; in other colours those about colours, which alone can tell otherwise there.
 ALL_RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 COLOUR_RULES = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
@@ -82,6 +84,8 @@ class Visitor:
 
     async def find_serious_faults(self, rules: Mapping[str, Any] = ALL_RULES) -> list[str]:
         """Return what axe-core calls serious or critical, by rule and place."""
+        if not await self.page.evaluate("'axe' in window"):
+            await self.page.evaluate(AXE)
         found: list[str] = await self.page.evaluate(JUDGE, [rules, SERIOUS])
         return found
 
@@ -122,7 +126,6 @@ async def visit(browser: Browser, url: str, *, dark: bool = False, width: int = 
     )
     context.set_default_timeout(ACTION_MS)
     await context.add_init_script(WATCH)
-    await context.add_init_script(path=AXE_FILE_PATH)
     page = await context.new_page()
     visitor = Visitor(url, page)
     page.on("console", lambda one: visitor.wrong.append(f"console: {one.text}") if one.type == "error" else None)
