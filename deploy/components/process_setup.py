@@ -3,8 +3,8 @@
 import gc
 import os
 import resource
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,20 @@ def forbid_core_dumps() -> None:
     `afterturn up` finds processes that an earlier run left behind.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Let no pass of the garbage collector come during the block, and exempt from later ones what it loads.
+
+    Imports leave next to no garbage, and passes over what they make take a fifth of the time of a start.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def freeze_loaded_objects() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.components.process_settings import can_start, load_process_settings
-from deploy.components.process_setup import forbid_core_dumps, lower_priority
+from deploy.components.process_setup import forbid_core_dumps, importing, lower_priority
 from deploy.observability.samples import WORKER_SAMPLES, share_samples
 from deploy.settings import Settings
 
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = loaded.settings
     prepare_environment(settings)
     lower_priority(settings.worker.nice)
-    # Imported only now: dramatiq and prometheus_client read the environment when they are imported.
-    from deploy.worker.process import run_worker  # noqa: PLC0415
-
+    with importing():
+        # Imported only now: dramatiq and prometheus_client read the environment when they are imported.
+        from deploy.worker.process import run_worker  # noqa: PLC0415
     return run_worker(settings)
 
 
