@@ -1124,15 +1124,19 @@ FACT = Table(
         text("unit_id desc"),
         postgresql_where=text("valid_to is null"),
     ),
-    # WHY: a user's question is answered by the own facts and by these, and most subjects of a bank may be users' ids.
-    Index(
-        "fact_of_named",
-        "host_id",
-        "bank_id",
-        "fact_id",
-        text("valid_from desc"),
-        text("position desc"),
-        postgresql_where=text(f"valid_to is null and not denied and subject not like '{ID_LIKE}'"),
+    # WHY: a user's question is answered by the own facts and by those of named subjects, which may be few of very many;
+    # another one by the newest of both. Each index gives its facts newest first.
+    *(
+        Index(
+            name,
+            "host_id",
+            "bank_id",
+            "fact_id",
+            text("valid_from desc"),
+            text("position desc"),
+            postgresql_where=text(f"valid_to is null and not denied and subject {is_like} '{ID_LIKE}'"),
+        )
+        for name, is_like in (("fact_of_named", "not like"), ("fact_of_users", "like"))
     ),
 )
 

@@ -48,10 +48,11 @@ def _select_stating(*subjects: str) -> TextClause:
     return text(_STATING.format(of_kind=" union all ".join(_OF_KIND.format(subjects=some) for some in subjects)))
 
 
+_OF_NAMED, _OF_USERS = (f"f.subject {is_like} '{ID_LIKE}'" for is_like in ("not like", "like"))
 #: The messages that state facts of a user, and of subjects that have a name.
-STATING = _select_stating("f.subject = cast(:user as text)", f"f.subject not like '{ID_LIKE}'")
+STATING = _select_stating("f.subject = cast(:user as text)", _OF_NAMED)
 #: The same of a question without a user: those of anybody.
-STATING_OF_ALL = _select_stating("true")
+STATING_OF_ALL = _select_stating(_OF_NAMED, _OF_USERS)
 
 
 class FactArm:

@@ -15,7 +15,7 @@ from store.memory.memories import LIVES
 from store.memory.session_history import RECENT
 from store.memory.turns import TurnStore
 from store.recall import dense_queries, lexical_arm
-from store.recall.fact_arm import STATING
+from store.recall.fact_arm import STATING, STATING_OF_ALL
 from store.recall.names import SPEAKERS
 from store.recall.preparation_queries import PREPARE
 from store.recall.time_arm import SAID
@@ -109,12 +109,20 @@ async def test_the_newest_facts_of_others_are_read_in_the_order_of_their_index(l
     assert "Anti Join" not in plan, plan
 
 
-async def test_the_facts_of_named_subjects_are_read_beside_those_of_the_user(lonely: Database, filled: UUID) -> None:
-    """A bank of many users without a name has an answer for each as soon as one of few."""
-    plan = await generic_plan(lonely, filled, STATING)
-    assert re.findall("using (fact_[a-z_]+)", plan) == ["fact_of_kind", "fact_of_named"], plan
-    before = plan[: plan.index("using fact_of_named")]
-    assert before.rindex("Limit") > before.rfind("Sort Key"), plan
+@pytest.mark.parametrize(
+    "stating, found_by",
+    [(STATING, ["fact_of_kind", "fact_of_named"]), (STATING_OF_ALL, ["fact_of_named", "fact_of_users"])],
+    ids=["of a user", "of anybody"],
+)
+async def test_stated_facts_are_read_newest_first_until_there_are_enough(
+    lonely: Database, filled: UUID, stating: TextClause, found_by: list[str]
+) -> None:
+    """A bank of very many facts has an answer as soon as one of few."""
+    plan = await generic_plan(lonely, filled, stating)
+    assert re.findall("using (fact_[a-z_]+)", plan) == found_by, plan
+    for index in {"fact_of_named", "fact_of_users"}.intersection(found_by):
+        before = plan[: plan.index(f"using {index}")]
+        assert before.rindex("Limit") > before.rfind("Sort Key"), plan
 
 
 async def test_the_newest_facts_of_a_kind_are_read_in_the_order_of_their_index(lonely: Database, filled: UUID) -> None:

@@ -35,9 +35,13 @@ NOISE = 0.02
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SPEAKERS = (("user", "Ana"), ("assistant", "Guide"))
 SYLLABLES = ("ka", "lo", "mi", "ren", "dor", "vas", "tel", "un", "bri", "osh", "pe", "gan", "zu", "fil", "har", "eth")
-#: Facts of users in turn: first each user's name, then what they like, a minute after each other.
+#: Facts of users in turn, drawn from messages of the bank: first each user's name, then what they like, a minute after
+#: each other.
 PEOPLE = """
-    with said as (
+    with message as (
+        select array_agg(unit_id order by unit_id) as ids from afterturn.agent_memory_unit_t
+         where host_id = $1 and bank_id = $2 and origin = 'message'
+    ), said as (
         select n, ($3::uuid[])[1 + n % cardinality($3::uuid[])] as person, n < cardinality($3::uuid[]) as is_name,
                gen_random_uuid() as unit, $6::timestamptz + n * interval '1 minute' as at,
                case when n < cardinality($3::uuid[]) then ($4::text[])[1 + n] else 'thing ' || n end as value
@@ -45,15 +49,15 @@ PEOPLE = """
     ), unit as (
         insert into afterturn.agent_memory_unit_t
                (host_id, bank_id, unit_id, content, event_date, fact_type, user_id, origin, turn_id, position, metadata,
-                update_ts, update_user)
+                source_memory_ids, update_ts, update_user)
         select $1, $2, unit, case when is_name then 'The user''s name is ' else 'The user likes ' end || value || '.',
                at, 'world', person, 'extraction', unit, 1 + n,
                jsonb_build_object('fact_id', case when is_name then 'user_name' else 'user_like' end,
                                   'key', case when is_name then 'name' else value end, 'value', value,
                                   'tier', case when is_name then 'L0' else 'L2' end,
                                   'confidence', case when is_name then '0.95' else '0.85' end),
-               at, 'bench'
-          from said
+               m.ids[1 + n % cardinality(m.ids) : 1 + n % cardinality(m.ids)], at, 'bench'
+          from said, message m
     )
     insert into afterturn.fact_t
            (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, said, weight)
