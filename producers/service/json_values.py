@@ -54,6 +54,8 @@ def is_deeper(value: Any, levels: int) -> bool:
     """Return whether a JSON value is nested in more levels than these; a value without others in it is one level."""
     level = [value]
     for _ in range(levels):
+        if not level:
+            return False
         level = [inner for one in level for inner in _list_inside(one)]
     return bool(level)
 

@@ -34,6 +34,8 @@ class Redactor:
 
     level: Redaction
     own_keys: tuple[str, ...] = field(default=(), repr=False)
+    #: The texts of this call that were read, and what became of them: a turn's request has its messages' texts again.
+    _read: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, settings: ApiSettings, grant: Grant) -> Self:
@@ -42,7 +44,9 @@ class Redactor:
 
     def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
-        return redact_secrets(text, self.level, self.own_keys)
+        if (redacted := self._read.get(text)) is None:
+            redacted = self._read[text] = redact_secrets(text, self.level, self.own_keys)
+        return redacted
 
     def redact_object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an opaque object without secrets in its texts and names: none of its fields is known to hold none."""

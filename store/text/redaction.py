@@ -17,7 +17,7 @@ from typing import NamedTuple
 from afterturn_client.text_views import INVISIBLE, read_views
 
 from store.off_loop import give_way, iterate_giving_way
-from store.text.secret_rules import BLOBS, EXACT, KEYS, TOKEN_LIKE, TOKENS, SecretRule
+from store.text.secret_rules import BLOBS, EXACT, HINTS_OF_KEYS, KEYS, TOKEN_LIKE, TOKENS, SecretRule
 
 #: Fewest characters of a caller's own key that is searched for; a shorter one would match ordinary words. No form of a
 #: credential is shorter.
@@ -73,8 +73,9 @@ def _find_plain(text: str, level: Redaction, own_keys: Iterable[str]) -> list[Se
     lowered = text.lower()
     found = _find_broken(text, lowered, own_keys)
     held = [key for key in own_keys if key in text]
+    keys = KEYS if any(hint in lowered for hint in HINTS_OF_KEYS) else ()
     tokens = TOKENS if TOKEN_LIKE.search(text) else ()
-    for rule in (*_own_rules(held), *KEYS, *tokens, *(BLOBS if level is Redaction.ALL else ())):
+    for rule in (*_own_rules(held), *keys, *tokens, *(BLOBS if level is Redaction.ALL else ())):
         if rule.hint in lowered:
             found = _merge_secrets(found, _find_matches(text, rule))
     return found
@@ -134,10 +135,14 @@ _BREAK, _SIGN_KEPT, _HYPHENATED = (
     for dropped, least in (("(?!)", ""), ("(?!)", "?"), ("[=-]", ""))
 )
 _MAY_BREAK = re.compile(r"[\n\r\u2028\x1b]|\\[nr_]|[\"'] ?[+.] ?[\"']|<w?br")
+#: Each break begins with one of these.
+_BREAK_SIGNS = "\n\r\u2028\x1b\\\"'<"
 
 
 def _find_broken(text: str, lowered: str, own_keys: Iterable[str]) -> list[SecretSpan]:
     """Return the tokens of known length, and own keys, that a line end breaks in two or more behind their prefix."""
+    if not any(sign in text for sign in _BREAK_SIGNS):
+        return []
     begun = [one.rule for one in EXACT if one.rule.hint in lowered and one.prefix.search(text)]
     keys = [key for key in own_keys if key[:LEAST_OF_OWN_KEY] in text]
     if not (begun or keys) or not _MAY_BREAK.search(text):

@@ -371,6 +371,9 @@ KEYS: tuple[SecretRule, ...] = (
         re.IGNORECASE,
     ),
 )
+_HINTS = frozenset(rule.hint for rule in KEYS)
+#: A text without any of these matches no rule of KEYS: each hint contains one of them. 15 -> 7 us for a message.
+HINTS_OF_KEYS = tuple(sorted(hint for hint in _HINTS if not any(other in hint for other in _HINTS - {hint})))
 #: The rules of tokens, which are applied after the others.
 TOKENS: tuple[SecretRule, ...] = (
     *(_form_rule(one, one.pattern) for one in read_forms()),

@@ -115,11 +115,10 @@ _LEAST_BEGINNING = len(f"<{REFERENCE}>\n") + 4
 _LINE_MARK = re.compile(r"[ \t]*(?:[>+|#*;%-]|//|\d{1,6}[ \t]*[:|)\u2192\t])")
 _ONLY_MARKS = re.compile(r"(?:[ \t>+|#*;%/\u2192:)\-]|\d)*")
 #: How a text may hide letters in escapes, so that the words of a frame are not seen in it.
-_HIDDEN_LETTERS = re.compile(
-    r"&#|%[46]\d|\\[ux]\{?0{0,6}[46]|=[46]\d|\\1[0-7]{2}"
-    r"|m[ \t]{1,3}e[ \t]{1,3}m[ \t]{1,3}o|me?m?o?r?y?_?(?:\x1b\[|<)",
-    re.IGNORECASE,
-)
+_HIDDEN_LETTERS = re.compile(r"&#|%[46]\d|\\[ux]\{?0{0,6}[46]|=[46]\d|\\1[0-7]{2}|me?m?o?r?y?_?(?:\x1b\[|<)")
+#: Few texts have one of its signs: 8 -> 3 us for a message without.
+_HIDING = "&%\\=\x1b<"
+_LETTERS_APART = re.compile(r"m[ \t]{1,3}e[ \t]{1,3}m[ \t]{1,3}o")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}(?:\r?\n[ \t>|]{0,8}[A-Za-z0-9+/_-]+={0,2})*")
 _HEX = re.compile(r"(?:(?:0x)?[0-9a-fA-F]{2}[ ,:]{0,2}){24,}")
 _MARKER = b"memory_"
@@ -208,9 +207,16 @@ def _may_hold(text: str) -> bool:
         return True
     if may_hold_piece(low):
         return True
-    if _HIDDEN_LETTERS.search(low) or ("6d" in low and _HEX_MARKER.search(low)):
+    if _hides_letters(low) or ("6d" in low and _HEX_MARKER.search(low)):
         return True
     return any(one in text for one in _BASE64_MARKERS)
+
+
+def _hides_letters(low: str) -> bool:
+    """Return whether escapes or gaps may hide the words of a frame in a text, of which small letters are given."""
+    if _LETTERS_APART.search(low):
+        return True
+    return any(sign in low for sign in _HIDING) and _HIDDEN_LETTERS.search(low) is not None
 
 
 def _is_ours(tag: str, inside: str | None) -> bool:
