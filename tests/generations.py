@@ -17,9 +17,20 @@ async def make_live(database: Database, embedder: Embedder) -> None:
 
 async def make_generation_live(database: Database, generation: int, dimension: int = 384, model: str = "known") -> None:
     """Make this generation live; there is none but it."""
-    about = {"generation": generation, "model": model, "dimension": dimension}
-    values = {**about, "state": GenerationState.LIVE, "share": 1.0, "complete_at": func.now()}
     await forget_generations(database)
+    await _list_generation(database, GenerationState.LIVE, generation, dimension, model)
+
+
+async def add_retired(database: Database, generation: int, dimension: int = 384) -> None:
+    """List a generation that was live before, whose vectors are still there."""
+    await _list_generation(database, GenerationState.RETIRED, generation, dimension, "former")
+
+
+async def _list_generation(
+    database: Database, state: GenerationState, generation: int, dimension: int, model: str
+) -> None:
+    about = {"generation": generation, "model": model, "dimension": dimension}
+    values = {**about, "state": state, "share": 1.0, "complete_at": func.now()}
     async with database.operator() as connection:
         await connection.execute(insert(GENERATION).values(values))
 

@@ -26,10 +26,13 @@ create or replace function afterturn.first_without_vector(p_host uuid, p_bank uu
 language plpgsql stable as $$
 declare
     v_live smallint;
+    v_more boolean;
 begin
-    select g.generation into v_live from public.afterturn_generation g where g.state = 'live';
-    -- Two looks at the ends of the generations in the key's order: with one model they find nothing.
-    if v_live is null
+    -- A generation stays on this list until its vectors are gone: with one model no bank has any of another.
+    select max(g.generation) filter (where g.state = 'live'), count(*) > 1 into v_live, v_more
+      from public.afterturn_generation g;
+    -- Two looks at the ends of the generations in the key's order.
+    if v_live is null or not v_more
        or not exists (select from afterturn.unit_vector_t v
                        where v.host_id = p_host and v.bank_id = p_bank and v.generation < v_live)
       and not exists (select from afterturn.unit_vector_t v

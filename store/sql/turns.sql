@@ -222,9 +222,10 @@ begin
         end if;
         positions[t] := v_known.position;
         outcomes[t] := coalesce(outcomes[t], case
-            when v_known.digest = v_turn.digest and afterturn.bank_has_ended(p_host, v_turn.bank, v_known.position, v_turn.accepted_at)
-                then 'ended'
-            when v_known.digest = v_turn.digest then 'duplicate'
+            -- Nested, since `and` asks about the bank of a new turn as well.
+            when v_known.digest = v_turn.digest then case
+                when afterturn.bank_has_ended(p_host, v_turn.bank, v_known.position, v_turn.accepted_at) then 'ended'
+                else 'duplicate' end
             when v_known.digest <> v_turn.digest then 'conflict'
             when v_known.bank_lives and v_known.bank_ends <= v_turn.accepted_at then 'expired'
             when v_turn.begins or (v_known.bank_lives and v_known.lives) then 'accepted'

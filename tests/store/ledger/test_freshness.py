@@ -16,7 +16,7 @@ from store.ledger.ledger import Ledger, Outcome, close_claim
 from store.ledger.stages import OWN, Stage
 from store.memory.turns import Appended, TurnStore
 from store.memory.units import Units
-from tests.generations import make_generation_live
+from tests.generations import add_retired, make_generation_live
 from tests.store.conftest import NOON, new_host, turn
 
 VECTORS = text("""
@@ -136,6 +136,7 @@ async def test_after_a_change_of_the_model_texts_without_its_vectors_are_not_emb
     await make_generation_live(lonely, 1)
     assert (await fetch_freshness(lonely, host, bank)).embedded == second.position
     await make_generation_live(lonely, 2)
+    await add_retired(lonely, 1)
     assert (await fetch_freshness(lonely, host, bank)).embedded == first.position - 1
     assert not await waiter.passed(host, bank, second.position, 0)
     await embed(lonely, host, generation=2)
