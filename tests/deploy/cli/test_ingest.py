@@ -121,7 +121,7 @@ def test_a_text_is_taken_in_whole_once_when_it_is_said_to_be_a_document(stacked:
     assert stacked.double.turns == {}
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b" \n", b"x" * (2_097_152 + 1)])
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b" \n", b"x" * (2_097_152 + 1)], ids=["binary", "blank", "long"])
 def test_what_is_no_text_or_too_long_is_no_document(stacked: Stacked, data: bytes) -> None:
     told, status = stacked.counted(stacked.write("a.txt", data), "--format", "document")
     assert (told["read"], told["accepted"], len(told["bad_lines"]), status) == (1, 0, 1, 1)
