@@ -1,16 +1,16 @@
 """`afterturn profile`: facts about a person, with their sources."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
-from afterturn_client.contract.facts import EndedFacts
-from afterturn_client.profiles import Fact, Profile, ProfileOptions
+from afterturn_client.calls import ProfileOptions
+from afterturn_client.contract.facts import EndedFacts, Fact, Profile
 from rich.text import Text
 
 from deploy.cli.lists import require_bank
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.output import as_api_json, create_console, exit_with, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.user_names import is_known_user, resolve_user
 from deploy.notices import print_notice, replace_unprintable
@@ -54,7 +54,7 @@ def profile_command(
         if user is not None and not is_known and not is_known_user(client, options["user_id"]):
             print_notice(f"the key reaches no user {user!r}; `afterturn users list` lists those it reaches")
     if as_json:
-        print_json(found.raw)
+        print_json(as_api_json(found))
     else:
         create_console().print(_render_profile(found), soft_wrap=True)
 
@@ -62,7 +62,7 @@ def profile_command(
 def _render_profile(found: Profile) -> Text:
     lines = [Text(replace_unprintable(", ".join(found.names) or "no name known"), style="bold")]
     lines += [line for fact in found.facts for line in _render_fact(fact)]
-    beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _list_companions(found.raw)]
+    beside = [f"{one.name} ({one.kind}, {one.units})" for one in found.beside]
     if beside:
         lines.append(Text(replace_unprintable(f"mentioned together with: {', '.join(beside)}"), style="dim"))
     lines += [Text(_tell_ended(one), style="dim") for one in found.ended]
@@ -76,13 +76,9 @@ def _tell_ended(one: EndedFacts) -> str:
     return f"{one.facts} {'fact' if one.facts == 1 else 'facts'} {one.state}: {one.why.replace('_', ' ')}"
 
 
-def _list_companions(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(raw.get("beside") or ())
-
-
 def _render_fact(fact: Fact, label: str = "") -> Iterator[Text]:
     place = "/".join(part for part in (fact.bank, fact.session_id, fact.turn_id) if part)
-    until = f" until {fact.until:%Y-%m-%d}, {fact.state or 'superseded'}" if fact.until else ""
+    until = f" until {fact.until:%Y-%m-%d}, {fact.state}" if fact.until else ""
     times = f", stated in {fact.stated} turns" if fact.stated > 1 else ""
     margin = " " * len(label)
     yield Text(replace_unprintable(f"{label}{fact.text}"))

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from afterturn_client.contract.turns import TurnStatus
+
 from producers import fair_queue, metrics
 from producers.errors import Overloaded, PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
@@ -28,7 +30,7 @@ from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.corrections import PINNED
-from store.memory.turns import Appended, NewTurn, TurnStatus
+from store.memory.turns import Appended, NewTurn
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 

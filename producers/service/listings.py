@@ -14,6 +14,7 @@ from afterturn_client.contract.lists import (
     UserPage,
 )
 from afterturn_client.contract.sessions import SessionDetails, TurnPlace
+from afterturn_client.contract.turns import TurnMessage
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers import fair_queue
@@ -35,7 +36,6 @@ from store.log.event_data import UnitOrigin as StoredOrigin
 from store.memory.listings import (
     ALL_UNITS,
     ChosenUnits,
-    TurnMessageShown,
 )
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
@@ -146,7 +146,7 @@ class Lists:
         page = TURNS.close(grant.host_id, scope, found, asked.limit)
         return TurnPage(turns=tuple(one for _, one in page.rows), **page.describe_end())
 
-    async def messages(self, grant: Grant, bank: str, session_name: str, turn_name: str) -> list[TurnMessageShown]:
+    async def messages(self, grant: Grant, bank: str, session_name: str, turn_name: str) -> list[TurnMessage]:
         """Return the remembered messages of a turn. Raises PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._listings.messages(grant.host_id, bank, session_name, turn_name)

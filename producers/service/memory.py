@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from afterturn_client.contract.banks import BankDetails, BankPage, ChangedBank, MadeBank
+from afterturn_client.contract.facts import Profile
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.authorisation import Action, require_write
@@ -21,7 +22,6 @@ from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.listings import Lists
 from producers.service.open_turns import OpenTurnCalls
-from producers.service.paging import Page
 from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import RecallService
 from producers.service.session_calls import SessionCalls
@@ -30,8 +30,6 @@ from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.units import Revisions
 from producers.settings import ApiSettings
 from store.authority import begin_call
-from store.derived.facts import Identity
-from store.derived.persons import Person
 from store.tenancy.keys import Grant
 
 
@@ -113,6 +111,6 @@ class MemoryFacade:
         """Return a bank with its settings. Raises NotFound, PermissionDenied."""
         return await self._dependencies.banks.details(grant.host_id, await self._dependencies.reach(grant, bank))
 
-    async def profile(self, grant: Grant, asked: ProfileParameters) -> tuple[Person, Page[Identity]]:
+    async def profile(self, grant: Grant, asked: ProfileParameters) -> Profile:
         """Return a page of a person's profile with its sources. Raises Invalid, PermissionDenied."""
         return await read_profile(self._dependencies.persons, self._dependencies.banks, grant, asked)

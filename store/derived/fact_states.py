@@ -3,9 +3,9 @@
 A fact that was deleted or has expired is in no answer: these two states are counted alone (`ended_facts.py`).
 """
 
-from enum import StrEnum
 from typing import Any
 
+from afterturn_client.contract.facts import FactState
 from sqlalchemy import ColumnElement, FromClause, Text, case, cast, null, or_, select, tuple_
 from sqlalchemy.sql.expression import ScalarSelect
 
@@ -16,19 +16,6 @@ from store.sql_constants import ONE, inline
 ENDED_BY = FACT.alias("ended_by")
 _NEWER = FACT.alias("newer")
 _IN_TIME = ("valid_from", "said", "position", "unit_id")
-
-
-class FactState(StrEnum):
-    """How a fact stands."""
-
-    #: It holds.
-    ACTIVE = "active"
-    #: It holds, and a newer statement says the same.
-    CONSOLIDATED = "consolidated"
-    #: Another value was said later.
-    SUPERSEDED = "superseded"
-    #: It was denied later, or its opposite was said.
-    CONTRADICTED = "contradicted"
 
 
 def judge_end(*, is_denied: bool, is_opposite: bool) -> FactState:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from afterturn_client.contract.facts import EndedFacts
+from afterturn_client.contract.facts import CooccurringEntity, EndedFacts, Fact, FactState
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,7 +19,7 @@ from store.database import Database
 from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
 from store.derived.ended_facts import count_ended_facts
-from store.derived.fact_states import FactState, judge_end
+from store.derived.fact_states import judge_end
 from store.derived.facts import Identity
 from store.derived.own_names import OWN_NAME, read_own_subjects
 from store.derived.person_queries import AROUND, OF_NAME, OF_USER, SEEN, SEEN_OF_USER, SUBJECTS
@@ -41,42 +42,12 @@ class PersonKey:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonFact:
-    """One fact of a person: valid from `since` to `until` (None: still), and stated in `stated` turns.
+class Statement:
+    """A fact as one bank states it, with its identity; `denied`: it denies the fact."""
 
-    `unit_id`, session, turn and `said_at` are those of its newest statement, `sources` the messages of that statement.
-    `history` are the values before it, the newest first; `deletion_proposed_by` the messages because of which a model
-    proposes to delete it.
-    """
-
-    bank: str
     identity: Identity = field(repr=False)
-    key: str
-    value: str = field(repr=False)
-    text: str = field(repr=False)
-    unit_id: UUID
-    session_name: str | None
-    turn_name: str | None
-    said_at: datetime
-    since: datetime
-    until: datetime | None
-    superseded_by: UUID | None
-    state: FactState
-    stated: int
-    confidence: float | None
-    sources: tuple[UUID, ...]
+    fact: Fact
     denied: bool = False
-    deletion_proposed_by: tuple[UUID, ...] = ()
-    history: tuple["PersonFact", ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CooccurringEntity:
-    """An entity that occurs together with a person, and in how many units."""
-
-    name: str = field(repr=False)
-    kind: str
-    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +59,7 @@ class Person:
     """
 
     names: tuple[str, ...] = field(repr=False)
-    facts: tuple[PersonFact, ...]
+    facts: tuple[Fact, ...]
     beside: tuple[CooccurringEntity, ...]
     last: Identity | None
     ended: tuple[EndedFacts, ...] = ()
@@ -139,11 +110,11 @@ class Persons:
 class _FactPage(NamedTuple):
     """The statements of a page, and the identity that it ends with; None where no fact follows."""
 
-    statements: Sequence[PersonFact]
+    statements: Sequence[Statement]
     last: Identity | None
 
 
-def _choose_page(statements: Sequence[PersonFact], limit: int) -> _FactPage:
+def _choose_page(statements: Sequence[Statement], limit: int) -> _FactPage:
     """Return the statements of the first `limit` identities."""
     identities = sorted({one.identity for one in statements})
     if len(identities) <= limit:
@@ -158,12 +129,12 @@ def _name_place(after: Identity | None) -> dict[str, str | None]:
     return {f"after_{name}": None if after is None else getattr(after, name) for name in names}
 
 
-def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list[PersonFact]:
+def order_statements(statements: Iterable[Statement], *, history: bool) -> list[Fact]:
     """Return the valid facts, each with its history; of two banks with different values, the newer one is valid.
 
     A denial that no worker has written yet ends the valid fact before it that has its value.
     """
-    found = []
+    found = list[tuple[Identity, Fact]]()
     for _, of_one in groupby(sorted(statements, key=_sort_key), key=_identity_of):
         standing = _end_denied([*of_one])
         if not standing:
@@ -171,24 +142,24 @@ def order_statements(statements: Iterable[PersonFact], *, history: bool) -> list
         *earlier, now = standing
         same = [one for one in earlier if _says_same(one, now)]
         others = [_as_replaced(one, now) for one in earlier if not _says_same(one, now)]
-        if now.until is not None and not history:
+        if now.fact.until is not None and not history:
             continue
         merged = replace(
-            now,
-            since=min(one.since for one in (*same, now)),
-            stated=sum(one.stated for one in (*same, now)),
-            history=tuple(reversed(others)) if history else (),
+            now.fact,
+            since=min(one.fact.since for one in (*same, now)),
+            stated=sum(one.fact.stated for one in (*same, now)),
+            history=tuple(one.fact for one in reversed(others)) if history else (),
         )
-        found.append(merged)
-    return sorted(found, key=lambda one: one.identity)
+        found.append((now.identity, merged))
+    return [fact for _, fact in sorted(found, key=itemgetter(0))]
 
 
-def _end_denied(of_one: Sequence[PersonFact]) -> list[PersonFact]:
+def _end_denied(of_one: Sequence[Statement]) -> list[Statement]:
     """Return the facts of one identity, in their order, without denials, those that one of these ends as ended."""
-    standing: list[PersonFact] = []
+    standing: list[Statement] = []
     for one in of_one:
         if one.denied:
-            last = max((other for other in standing if other.until is None), key=_sort_key, default=None)
+            last = max((other for other in standing if other.fact.until is None), key=_sort_key, default=None)
             if last is not None and _has_its_value(last, one):
                 standing = [_as_replaced(other, one) for other in standing]
         else:
@@ -196,30 +167,31 @@ def _end_denied(of_one: Sequence[PersonFact]) -> list[PersonFact]:
     return sorted(standing, key=_sort_key)
 
 
-def _identity_of(one: PersonFact) -> Identity:
+def _identity_of(one: Statement) -> Identity:
     return one.identity.line
 
 
-def _sort_key(one: PersonFact) -> tuple[Identity, bool, datetime, datetime, UUID]:
+def _sort_key(one: Statement) -> tuple[Identity, bool, datetime, datetime, UUID]:
     """Return the sort key of statements: by identity, superseded ones before valid ones, the newest last."""
-    return one.identity.line, one.until is None, one.since, one.said_at, one.unit_id
+    fact = one.fact
+    return one.identity.line, fact.until is None, fact.since, fact.said_at, fact.unit_id
 
 
-def _says_same(one: PersonFact, now: PersonFact) -> bool:
-    return one.until is None and now.until is None and _has_its_value(one, now)
+def _says_same(one: Statement, now: Statement) -> bool:
+    return one.fact.until is None and now.fact.until is None and _has_its_value(one, now)
 
 
-def _has_its_value(one: PersonFact, other: PersonFact) -> bool:
+def _has_its_value(one: Statement, other: Statement) -> bool:
     """Return whether two facts say the same, not one and its opposite."""
-    return one.identity == other.identity and one.value.casefold() == other.value.casefold()
+    return one.identity == other.identity and one.fact.value.casefold() == other.fact.value.casefold()
 
 
-def _as_replaced(one: PersonFact, by: PersonFact) -> PersonFact:
+def _as_replaced(one: Statement, by: Statement) -> Statement:
     """Return a fact as superseded by `by`; one that was superseded in its own bank stays as it is."""
-    if one.until is not None:
+    if one.fact.until is not None:
         return one
     state = judge_end(is_denied=by.denied, is_opposite=by.identity != one.identity)
-    return replace(one, until=by.since, superseded_by=by.unit_id, state=state)
+    return replace(one, fact=replace(one.fact, until=by.fact.since, superseded_by=by.fact.unit_id, state=state))
 
 
 def _is_of(one: SaidFact, subjects: Sequence[str]) -> bool:
@@ -227,7 +199,7 @@ def _is_of(one: SaidFact, subjects: Sequence[str]) -> bool:
     return one.identity.fact_id not in PASSING and one.identity.subject in subjects
 
 
-def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[PersonFact]) -> dict[str, str]:
+def _read_names(rows: Sequence[Row[Any]], said: Sequence[SaidFact], facts: Sequence[Fact]) -> dict[str, str]:
     """Return a person's names by folded form: those that facts were stated under, and those stated as their own."""
     kept = {one.unit_id for one in facts}
     fresh = [one for one in said if one.unit_id in kept]
@@ -277,51 +249,53 @@ async def _read_neighbours(
         return ()
     stems = sorted({subject.partition(" ")[0] for subject in subjects})
     arguments = {**place, "subjects": subjects, "stems": stems, "personal": sorted(PERSONAL), "limit": BESIDE}
-    return tuple(CooccurringEntity(*row) for row in await connection.execute(AROUND, arguments))
+    rows = await connection.execute(AROUND, arguments)
+    return tuple(CooccurringEntity(name=name, kind=kind, units=units) for name, kind, units in rows)
 
 
-def _build_known(row: Row[Any]) -> PersonFact:
-    return PersonFact(
-        bank=row.bank_name,
-        identity=Identity(row.fact_id, row.subject, row.key),
+def _build_known(row: Row[Any]) -> Statement:
+    fact = Fact(
+        fact_id=row.fact_id,
         key=row.shown_key,
         value=row.shown_value,
         text=row.content,
-        unit_id=row.unit_id,
-        session_name=row.session_name,
-        turn_name=row.turn_name,
-        said_at=row.event_date,
         since=row.since,
         until=row.valid_to,
         superseded_by=row.superseded_by,
         state=FactState(row.state or FactState.SUPERSEDED),
+        deletion_proposed_by=tuple(row.deletion_proposed_by),
         stated=row.stated,
         confidence=parse_confidence(row.confidence),
+        bank=row.bank_name,
+        unit_id=row.unit_id,
+        session_id=row.session_name,
+        turn_id=row.turn_name,
+        said_at=row.event_date,
         sources=tuple(row.source_memory_ids),
-        deletion_proposed_by=tuple(row.deletion_proposed_by),
     )
+    return Statement(Identity(row.fact_id, row.subject, row.key), fact)
 
 
-def _build_said(one: SaidFact) -> PersonFact:
-    return PersonFact(
-        bank=one.bank_name,
-        identity=one.identity,
+def _build_said(one: SaidFact) -> Statement:
+    fact = Fact(
+        fact_id=one.identity.fact_id,
         key=one.fact.key,
         value=one.fact.value,
         text=one.fact.statement,
-        unit_id=one.unit_id,
-        session_name=one.session_name,
-        turn_name=one.turn_name,
-        said_at=one.said_at,
         since=one.said_at,
         until=None,
         superseded_by=None,
         state=FactState.ACTIVE,
         stated=1,
         confidence=one.fact.confidence,
+        bank=one.bank_name,
+        unit_id=one.unit_id,
+        session_id=one.session_name,
+        turn_id=one.turn_name,
+        said_at=one.said_at,
         sources=(one.source,),
-        denied=one.fact.denied,
     )
+    return Statement(one.identity, fact, one.fact.denied)
 
 
 def parse_confidence(text: str | None) -> float | None:

@@ -52,17 +52,6 @@ def public_status(status: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StageStatus:
-    """The status of a stage of a turn; the error is a category and a sanitised reason."""
-
-    status: str
-    attempts: int
-    updated_at: datetime
-    error_category: str | None
-    error_reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerRow:
     """One piece of work: a turn in a stage, or a follow-up that a stage opened."""
 

@@ -5,7 +5,7 @@ meanwhile shift no page.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 import orjson
 from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
 from afterturn_client.contract.sessions import TurnPlace
+from afterturn_client.contract.turns import TurnMessage
 from sqlalchemy import (
     ColumnElement,
     FromClause,
@@ -196,20 +197,6 @@ BEFORE_ALL = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class TurnMessageShown:
-    """One remembered message of a turn; `parts`: its content parts besides the text. `cut`: there is more of it."""
-
-    unit_id: UUID
-    ordinal: int
-    role: str | None
-    name: str | None = field(repr=False)
-    content: str = field(repr=False)
-    occurred_at: datetime
-    parts: Sequence[Mapping[str, Any]] = field(repr=False)
-    cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ChosenUnits:
     """Which units of a bank are listed: those of an origin, a document or a user; all where none is named."""
 
@@ -271,7 +258,7 @@ class Listings:
             (seq, ListedTurn(**named)) for seq, named in await self._read_placed(TURNS.limit(limit), host, bank, asked)
         ]
 
-    async def messages(self, host: UUID, bank: str, session_name: str, turn_name: str) -> list[TurnMessageShown]:
+    async def messages(self, host: UUID, bank: str, session_name: str, turn_name: str) -> list[TurnMessage]:
         """Return the remembered messages of a turn, in their order."""
         session = identity.session_id(identity.bank_id(host, bank), session_name)
         rows = await self._read(MESSAGES, host, bank, {"turn": identity.turn_id(session, turn_name)})
@@ -369,15 +356,15 @@ def _list_said_fact(said: SaidFact) -> ListedUnit:
     )
 
 
-def _show_message(row: Row[Any]) -> TurnMessageShown:
-    return TurnMessageShown(
-        row.unit_id,
-        row.ordinal,
-        row.role,
-        row.name,
-        row.content,
-        row.event_date,
-        _read_parts(row),
+def _show_message(row: Row[Any]) -> TurnMessage:
+    return TurnMessage(
+        unit_id=row.unit_id,
+        ordinal=row.ordinal,
+        role=row.role,
+        name=row.name,
+        content=row.content,
+        occurred_at=row.event_date,
+        parts=tuple(_read_parts(row)),
     )
 
 

@@ -1,13 +1,15 @@
 """Appends completed turns, each once, durable and readable when `append` returns, and reads their status."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from sqlalchemy import and_, bindparam, select, text, true
+from afterturn_client.contract.turns import StageError, StageStatus, TurnStatus
+from sqlalchemy import Row, and_, bindparam, select, text, true
 
 from store import identity
 from store.coalescing import Coalescer
@@ -22,7 +24,7 @@ from store.errors import (
     TurnEnded,
     TurnErased,
 )
-from store.ledger.ledger import StageStatus, public_status
+from store.ledger.ledger import public_status
 from store.ledger.stages import Stage
 from store.memory.graph import Graph
 from store.memory.imported_turns import DIFFERS, compare_with_log
@@ -46,7 +48,7 @@ from store.schema import GATEWAY_TARGET, HOST, LEDGER, UNIT
 from store.tenancy.languages import Languages
 from store.tenancy.quotas import recount_quota, refusal_of
 
-__all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "TurnStatus", "TurnStore"]
+__all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "TurnStore"]
 
 Clock = Callable[[], datetime]
 
@@ -118,16 +120,6 @@ class Appended:
     duplicate: bool
     #: Whether the turn is now waiting for delivery to a gateway.
     delivers: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnStatus:
-    """The status of a turn in each stage."""
-
-    turn_id: UUID
-    position: int
-    accepted_at: datetime
-    stages: Mapping[Stage, StageStatus]
 
 
 class TurnStore:
@@ -243,16 +235,11 @@ class TurnStore:
             rows = (await connection.execute(TURN_STATUS, {"host": host, "turn": turn})).all()
         if not rows:
             raise NotFound("no such turn")
-        stages = {
-            Stage(row.stage): StageStatus(
-                public_status(row.status), row.attempts, row.updated_at, row.error_category, row.error_reason
-            )
-            for row in rows
-        }
-        accepted_at = rows[0].turn_accepted_at
+        position, accepted_at = rows[0].turn_position, rows[0].turn_accepted_at
+        stages = {row.stage: _build_stage(row) for row in rows}
         # A turn without a gateway has no row in the gateway's stage.
-        stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
-        return TurnStatus(turn, rows[0].turn_position, accepted_at, stages)
+        stages.setdefault(Stage.GATEWAY.value, StageStatus(status="skipped", attempts=0, updated_at=accepted_at))
+        return TurnStatus(id=turn, position=position, accepted_at=accepted_at, stages=stages)
 
     async def is_delivered_here(self, host: UUID, turn: UUID, user: str, app: str, project: str) -> bool:
         """Return whether a worker is just delivering the turn of this id to this service, for this gateway's user.
@@ -271,6 +258,12 @@ class TurnStore:
                 raise NotFound("no such host")
             self._digest_keys[host] = bytes(key)
         return self._digest_keys[host]
+
+
+def _build_stage(row: Row[Any]) -> StageStatus:
+    error = StageError(category=row.error_category, reason=row.error_reason) if row.error_category else None
+    status: Any = public_status(row.status)
+    return StageStatus(status=status, attempts=row.attempts, updated_at=row.updated_at, error=error)
 
 
 def _weigh_turns(turns: list[OfferedTurn]) -> int:

@@ -14,10 +14,11 @@ from afterturn_client import (
     TurnConflictError,
     TurnReceipt,
 )
+from afterturn_client.contract.turns import StageError
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen, everything_in
-from tests.client.twins import ANSWER, FACT, FRESH, KEY, POORER, TEXT, Twin, accepted, error_body, twin
+from tests.client.twins import ANSWER, FACT, FRESH, KEY, POORER, PROFILE, TEXT, Twin, accepted, error_body, twin
 
 __all__ = ["twin"]
 
@@ -155,15 +156,20 @@ async def test_names_in_a_path_stay_names(
     server: Loopback, twin: Twin, session_id: str, turn_id: str, raw_path: str
 ) -> None:
     stage = {"status": "done", "attempts": 1, "updated_at": "2026-01-02T03:04:05Z", "error": None}
-    dead = {"status": "dead", "attempts": 5, "updated_at": None, "error": {"category": "timeout"}}
-    body = {"position": 1, "accepted_at": "2026-01-02T03:04:05+00:00", "stages": {"gateway": dead, "embedding": stage}}
+    dead = {**stage, "status": "dead", "attempts": 5, "error": {"category": "timeout"}}
+    body = {
+        "id": str(SOURCE),
+        "position": 1,
+        "accepted_at": "2026-01-02T03:04:05+00:00",
+        "stages": {"gateway": dead, "embedding": stage},
+    }
     server.answers(JSONResponse(body))
     status = await twin(twin.client(server.url), "turn_status", session_id, turn_id)
     (seen,) = server.seen
     assert seen.raw_path == raw_path
     assert seen.params == {"bank": "default"}
     assert status.accepted_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert status.stages["gateway"].error == {"category": "timeout"}
+    assert status.stages["gateway"].error == StageError(category="timeout")
     assert status.settled
 
 
@@ -315,14 +321,13 @@ async def test_health_is_an_answer_also_when_it_is_bad(
 
 async def test_a_profile_is_asked_for_as_given_and_typed(server: Loopback, twin: Twin) -> None:
     before = {**FACT, "value": "Porto", "until": "2026-02-01T00:00:00Z", "history": []}
-    told = {"names": ["Ana"], "facts": [{**FACT, "history": [before]}], "beside": [{"name": "Bo", "kind": "person"}]}
-    server.answers(JSONResponse(told))
+    server.answers(JSONResponse({**PROFILE, "facts": [{**FACT, "history": [before]}]}))
     client = twin.client(server.url)
     found = await twin(client, "profile", user_id="ana", history=True, limit=3)
     assert server.seen[0].params == {"user_id": "ana", "history": "true", "limit": "3"}
     [fact] = found.facts
     assert (fact.value, fact.stated, fact.until, fact.history[0].value) == ("Lisbon", 2, None, "Porto")
-    assert (found.names, found.beside, found.raw) == (("Ana",), ("Bo",), told)
+    assert (found.names, [one.name for one in found.beside], found.whole) == (("Ana",), ["Bo"], True)
     assert "Lisbon" not in repr(found)
 
 

@@ -20,12 +20,13 @@ from afterturn_client import (
     UnreachableError,
 )
 from afterturn_client.answers import read_recall
-from afterturn_client.profiles import read_profile
+from afterturn_client.contract.facts import Profile
 from afterturn_client.publisher import AsyncTurnPublisher, TurnPublisher
+from afterturn_client.reading import read_shape
 
 from tests.certificates import Authority
 from tests.client.loopback import closed_port, everything_in
-from tests.client.twins import ANSWER, FACT, KEY, TEXT, Twin, twin
+from tests.client.twins import ANSWER, FACT, KEY, PROFILE, TEXT, Twin, twin
 from tests.tables import each_row
 
 __all__ = ["twin"]
@@ -223,12 +224,11 @@ def test_what_is_printed_says_something_and_its_repr_shows_nothing() -> None:
     assert TEXT not in repr(recalled)
     assert str(read_recall({**ANSWER, "results": []})) == "nothing was found"
     assert "no such bank" in str(read_recall({**ANSWER, "results": [], "bank_known": False}))
-    told = {"user_id": "ana", "names": ["Ana"], "facts": [FACT], "beside": [], "bank": None}
-    profile = read_profile(told)
+    profile = read_shape(Profile, PROFILE)
     assert str(profile) == "Ana: 1 facts\n  Ana lives in Lisbon. (since 2026-02-01)"
     assert "Lisbon" not in repr(profile)
     ended = {**FACT, "until": "2026-03-01T00:00:00Z", "text": "Ana\x1b[2J lives\nin Lisbon."}
-    assert str(read_profile({**told, "facts": [ended]})).endswith(
+    assert str(read_shape(Profile, {**PROFILE, "facts": [ended]})).endswith(
         "Ana [2J lives in Lisbon. (since 2026-02-01 until 2026-03-01)"
     )
 

@@ -38,8 +38,11 @@ FACT: dict[str, Any] = {
     "key": "home",
     "value": "Lisbon",
     "text": "Ana lives in Lisbon.",
+    "confidence": None,
+    "superseded_by": None,
+    "sources": [],
     "bank": "default",
-    "unit_id": "u",
+    "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
     "session_id": "s",
     "turn_id": "t",
     "said_at": "2026-02-02T00:00:00Z",
@@ -49,6 +52,8 @@ FACT: dict[str, Any] = {
     "state": "active",
     "history": [],
 }
+BESIDE = [{"name": "Bo", "kind": "person", "units": 1}]
+PROFILE = {"names": ["Ana"], "facts": [FACT], "beside": BESIDE, "whole": True, "cursor": None, "has_more": False}
 POORER = {**ANSWER, "degraded": ["rerank: late"]}
 
 

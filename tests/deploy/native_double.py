@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
@@ -76,8 +77,13 @@ class NativeDouble:
     def _tell(self, seen: Seen) -> Response:
         session, turn = seen.path.split("/")[-2:]
         position, body = self.turns[(seen.params["bank"], session, turn)]
-        status = {"position": position, "accepted_at": "2026-03-02T09:30:00Z", "stages": {}}
-        messages = [{"unit_id": str(nth), **one} for nth, one in enumerate(json.loads(body)["messages"])]
+        at = "2026-03-02T09:30:00Z"
+        status = {"id": str(UUID(int=position)), "position": position, "accepted_at": at, "stages": {}}
+        messages = [
+            {"unit_id": str(UUID(int=nth)), "ordinal": nth, "role": None, "name": None, "occurred_at": at, "parts": []}
+            | one
+            for nth, one in enumerate(json.loads(body)["messages"])
+        ]
         return JSONResponse({**status, "messages": messages})
 
     def _document(self, body: dict[str, Any]) -> Response:

@@ -46,7 +46,7 @@ async def held(world: World, case: str) -> list[str]:
 async def known(world: World, case: str) -> list[str]:
     of = Persons(world.database, lambda: NOON).of
     person = await of(HOST, Space(None, None), PersonKey(case), banks=None, history=False, limit=50)
-    return sorted(f"{one.identity.fact_id} {one.value.lower()}" for one in person.facts)
+    return sorted(f"{one.fact_id} {one.value.lower()}" for one in person.facts)
 
 
 async def recalled(world: World, case: str) -> list[str]:

@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 import pytest_asyncio
+from afterturn_client.contract.facts import Fact
 from prometheus_client import REGISTRY
 
 from producers.mcp.bank_memory import BankMemory
 from producers.mcp.settings import TurnMemorySettings
 from store import identity
-from store.derived.persons import PersonFact, PersonKey, Persons
+from store.derived.persons import PersonKey, Persons
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.ledger.stages import Stage
 from store.memory.session_history import SessionHistory, WantedFacts
@@ -81,7 +82,7 @@ async def held(world: World, bank: str = "default") -> list[str]:
     return sorted(one.value for one in found)
 
 
-async def known(world: World, *, history: bool = False) -> tuple[PersonFact, ...]:
+async def known(world: World, *, history: bool = False) -> tuple[Fact, ...]:
     of = Persons(world.database, now).of
     return (await of(HOST, Space(None, None), PersonKey("ann"), banks=None, history=history, limit=50)).facts
 

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.shape import show_line
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError
-from afterturn_client.reading import Fields, read_shape, show_line
+from afterturn_client.reading import Fields, read_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +60,6 @@ class RefusedTurn:
     session_id: str
     turn_id: str
     error: ApiError
-
-
-@dataclass(frozen=True, slots=True)
-class StageStatus:
-    """A turn's status in one stage: pending, running, done, skipped, unknown or dead."""
-
-    status: str
-    attempts: int
-    updated_at: datetime | None
-    error: Mapping[str, Any] | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnMessage:
-    """One message of a turn; `raw` holds all its fields."""
-
-    unit_id: str
-    role: str | None
-    content: str = field(repr=False)
-    raw: Mapping[str, Any] = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnStatus:
-    """A turn's position in the log, its status in each stage, and its stored messages."""
-
-    position: int
-    accepted_at: datetime
-    stages: Mapping[str, StageStatus]
-    messages: tuple[TurnMessage, ...] = field(default=(), repr=False)
-
-    @property
-    def settled(self) -> bool:
-        """Whether no stage is pending or running any more."""
-        return all(stage.status not in {"pending", "running"} for stage in self.stages.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,18 +192,6 @@ class Health:
     raw: Mapping[str, Any] = field(compare=False)
 
 
-def read_turn_status(value: object) -> TurnStatus:
-    """Read the answer of GET /api/v1/turns/{session_id}/{turn_id}."""
-    fields = Fields.of(value, "turn status")
-    stages = fields.object("stages")
-    return TurnStatus(
-        fields.integer("position"),
-        fields.moment("accepted_at"),
-        {name: _parse_stage(stages.object(name)) for name in stages.values},
-        tuple(map(_parse_message, fields.objects("messages"))) if "messages" in fields.values else (),
-    )
-
-
 def read_freshness(value: object) -> Freshness:
     """Read a freshness block."""
     return read_shape(Freshness, value)
@@ -323,15 +277,6 @@ def _parse_document(fields: Fields) -> Document:
         updated_at=fields.moment("updated_at"),
         units=fields.integer("units"),
     )
-
-
-def _parse_message(fields: Fields) -> TurnMessage:
-    return TurnMessage(fields.text("unit_id"), fields.maybe_text("role"), fields.text("content"), fields.values)
-
-
-def _parse_stage(fields: Fields) -> StageStatus:
-    error = None if fields.values.get("error") is None else fields.object("error").values
-    return StageStatus(fields.text("status"), fields.integer("attempts"), fields.maybe_moment("updated_at"), error)
 
 
 def _parse_directive(fields: Fields) -> Directive:

@@ -9,19 +9,20 @@ import httpx
 
 from afterturn_client import answers, calls, lifecycle, lists, memories, queries
 from afterturn_client.attempts import make_attempts_blocking
-from afterturn_client.calls import ApiCall, DocumentOptions, RecallOptions
+from afterturn_client.calls import ApiCall, DocumentOptions, ProfileOptions, RecallOptions
 from afterturn_client.closing import Closing
 from afterturn_client.commands import run_command
 from afterturn_client.contract.banks import BankDetails, ChangedBank, DirectiveDetails
 from afterturn_client.contract.commands import CommandReceipt
+from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
 from afterturn_client.contract.lists import ListedSession, ListedTurn
 from afterturn_client.contract.sessions import SessionDetails
+from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
-from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import RetryPolicy, plan_attempts
 from afterturn_client.target import ServiceTarget
 from afterturn_client.transport import open_client
@@ -251,7 +252,7 @@ class Afterturn(Closing):
         """
         return self._run(run_command(action, data, key, self._target.timeout_s))
 
-    def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
+    def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> TurnStatus:
         """Return a turn's status in each stage. Raises NotFoundError."""
         return self._run(calls.turn_status(session_id, turn_id, *self._target.place(bank)))
 

@@ -14,10 +14,11 @@ from uuid import UUID
 from afterturn_client import answers
 from afterturn_client.arguments import check_metadata, check_text, check_texts
 from afterturn_client.contract.banks import ChangedBank
+from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError, InvalidAnswerError, InvalidRequestError
-from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields, read_shape
 from afterturn_client.reference import FrameForm
 from afterturn_client.refusals import read_error
@@ -140,11 +141,11 @@ def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) 
     return ApiCall(Request("GET", "/api/v1/docs", params, timeout_s=timeout_s), answers.read_documents)
 
 
-def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> ApiCall[answers.TurnStatus]:
+def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> ApiCall[TurnStatus]:
     """GET /api/v1/turns/{session_id}/{turn_id}."""
     path = f"/api/v1/turns/{path_segment(session_id)}/{path_segment(turn_id)}"
     request = Request("GET", path, {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, answers.read_turn_status)
+    return ApiCall(request, lambda value: read_shape(TurnStatus, value, "turn status"))
 
 
 def recall(query: str, options: RecallOptions, timeout_s: float) -> ApiCall[answers.RecallAnswer]:
@@ -224,6 +225,22 @@ def delete_unit(unit_id: str | UUID, with_facts: bool, bank: str, timeout_s: flo
     return ApiCall(request, answers.read_forgotten if with_facts else lambda _: 0)
 
 
+class ProfileOptions(TypedDict, total=False):
+    """Options of a profile: the person and the bank; without a person, a user's key asks about its own user.
+
+    `user_id`: the user whose turns the facts come from, in all banks the key reaches or in `bank`; `name`: a person's
+    name in a bank; `history`: also superseded facts; `limit`: the most facts (1..1000); `cursor`: that of the page
+    before.
+    """
+
+    user_id: str
+    name: str
+    bank: str
+    history: bool
+    limit: int
+    cursor: str
+
+
 def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
     """GET /api/v1/profile."""
     params: dict[str, str | int] = {}
@@ -234,9 +251,8 @@ def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
         if isinstance(value, str | int):
             params[option] = str(value).lower() if isinstance(value, bool) else value
     name = options.get("name")
-    return ApiCall(
-        Request("GET", "/api/v1/profile", params, timeout_s=timeout_s), read_profile, private=(name,) if name else ()
-    )
+    request = Request("GET", "/api/v1/profile", params, timeout_s=timeout_s)
+    return ApiCall(request, lambda value: read_shape(Profile, value), private=(name,) if name else ())
 
 
 def set_language(language: str, bank: str, timeout_s: float) -> ApiCall[ChangedBank]:

@@ -11,16 +11,14 @@ from afterturn_client.answers import (
     RecallJob,
     RecallJobState,
     RefusedTurn,
-    StageStatus,
-    TurnMessage,
     TurnReceipt,
-    TurnStatus,
 )
 from afterturn_client.blocking_client import Afterturn
 from afterturn_client.client import AsyncAfterturn
 from afterturn_client.contract.banks import BankDetails, DirectiveDetails, ListedBank
 from afterturn_client.contract.banks import ChangedBank as BankLanguage
 from afterturn_client.contract.commands import CommandReceipt
+from afterturn_client.contract.facts import Fact, Profile
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import (
     Cooccurrence,
@@ -34,6 +32,7 @@ from afterturn_client.contract.graph import (
 )
 from afterturn_client.contract.lists import ListedSession, ListedTurn
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
+from afterturn_client.contract.turns import StageStatus, TurnMessage, TurnStatus
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import (
     AfterturnError,
@@ -69,7 +68,6 @@ from afterturn_client.lists import (
     Page,
 )
 from afterturn_client.memories import MemoryReceipt
-from afterturn_client.profiles import Fact, Profile
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.turns import Message, NewTurn
 

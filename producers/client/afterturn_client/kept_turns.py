@@ -5,8 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from afterturn_client.answers import RefusedTurn, TurnStatus
+from afterturn_client.answers import RefusedTurn
 from afterturn_client.blocking_client import Afterturn
+from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.errors import TurnConflictError
 from afterturn_client.hook_program import say
 from afterturn_client.reference import strip_frames

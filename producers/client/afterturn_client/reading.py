@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -117,8 +118,10 @@ def _read_value(kind: Any, value: object, what: str) -> Any:
         return {str(name): _read_value(of[1], one, what) for name, one in value.items()}
     if isinstance(kind, type) and issubclass(kind, Shape):
         return read_shape(kind, value, what)
-    # A newer service may have another word than those of a Literal.
-    return value if kind is Any else _read_scalar(type(of[0]) if origin is Literal else kind, value, what)
+    # A newer service may have another word than those of a Literal or an enumeration.
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
+        kind = type(of[0]) if of else str
+    return value if kind is Any else _read_scalar(kind, value, what)
 
 
 def _read_scalar(kind: Any, value: object, what: str) -> Any:
@@ -146,8 +149,3 @@ def _read_id(text: str, what: str) -> UUID:
 
 
 _FROM_TEXT: Mapping[type, Callable[[str, str], Any]] = {datetime: _read_moment, UUID: _read_id}
-
-
-def show_line(text: str) -> str:
-    """Return a text as one line without characters that a terminal obeys."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from afterturn_client.contract.banks import DirectiveDetails
+from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.knowledge import DirectivePage, Document, DocumentPage, ReflectionPage
 from fastapi import APIRouter, Request, Response
 
@@ -27,7 +28,7 @@ from producers.service.knowledge import (
     LinkReceipt,
 )
 from producers.service.paging import BankPageParameters
-from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
+from producers.service.profiles import ProfileParameters
 from store.errors import NotFound
 
 DocumentId = Annotated[str, describe_id("the document")]
@@ -221,10 +222,9 @@ async def list_reflections(request: Request, call: TenantCall) -> Response:
         "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
         "asks about its own user, and by name in a bank it reaches.",
         CallerClass.READER,
-        {200: DescribedAnswer("the profile", (ProfileAnswer,))},
+        {200: DescribedAnswer("the profile", (Profile,))},
         query=ProfileParameters,
     ),
 )
 async def get_profile(request: Request, call: TenantCall) -> Response:
-    person, page = await call.memory.profile(call.grant, read_parameters(request, ProfileParameters))
-    return json_response(as_json(person, page))
+    return json_response(await call.memory.profile(call.grant, read_parameters(request, ProfileParameters)))

@@ -1,12 +1,11 @@
 """Turns: stored, listed, and their progress through the stages."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from afterturn_client.contract.lists import TurnPage
 from afterturn_client.contract.sessions import TurnPlace
+from afterturn_client.contract.turns import TurnMessage, TurnStatus
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
@@ -26,12 +25,10 @@ from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, Tur
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsParameters
 from producers.service.turns import BatchBody, TurnBody
-from producers.service.wire import Done, LogPosition, Role, SpeakerName, UnitId, UnitTime, WireModel, WritePosition
+from producers.service.wire import Done, WireModel, WritePosition
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
-from store.ledger.ledger import StageStatus
-from store.memory.listings import TurnMessageShown
-from store.memory.turns import Appended, TurnStatus
+from store.memory.turns import Appended
 
 #: Messages of a turn, and characters of each, that one answer may be asked for.
 MOST_MESSAGES, MOST_CHARACTERS = 1000, 1_000_000
@@ -92,54 +89,7 @@ class BatchAnswer(WireModel):
     results: list[TurnReceipt | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
 
 
-class StageError(WireModel):
-    """The error of a turn in a stage."""
-
-    category: str = Field(description="category of the error")
-    reason: str | None = Field(description="sanitised reason; null: none is known")
-
-
-class StageAnswer(WireModel):
-    """The status of a turn in one stage."""
-
-    status: Literal["pending", "running", "done", "skipped", "unknown", "dead"] = Field(
-        description="status of the turn in the stage; `dead` is quarantined, `unknown` a delivery that may have arrived"
-    )
-    attempts: int = Field(description="number of attempts")
-    updated_at: datetime = Field(description="time of the last change of the status")
-    error: StageError | None = Field(description="the last error; null: there was none")
-
-
-class TurnStatusAnswer(WireModel):
-    """A turn's position and its status in each stage."""
-
-    id: UUID = Field(description="id of the turn, as its rows of work have it")
-    position: LogPosition
-    accepted_at: datetime = Field(description="time at which the turn was accepted")
-    stages: dict[str, StageAnswer] = Field(description="status by stage")
-
-
-class MessageAnswer(WireModel):
-    """One stored message of a turn."""
-
-    unit_id: UnitId
-    ordinal: int = Field(description="place of the message in the turn, from 0")
-    role: Role
-    name: SpeakerName
-    content: str = Field(description="text of the message")
-    occurred_at: UnitTime
-    parts: list[dict[str, Any]] = Field(description="content parts that are not text")
-    cut: bool = Field(description="whether `characters` cut its text or parts: get the unit for the whole")
-
-
-class TurnAnswer(TurnStatusAnswer):
-    """A turn's status in each stage, and its messages."""
-
-    messages: list[MessageAnswer] = Field(description="messages of the turn; forgotten ones are left out")
-    more_messages: bool = Field(description="whether there are more behind these: ask from the last `ordinal` plus 1")
-
-
-SHOWN = {200: DescribedAnswer("the turn", (TurnAnswer,))}
+SHOWN = {200: DescribedAnswer("the turn", (TurnStatus,))}
 
 
 @router.post(
@@ -252,7 +202,7 @@ async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the
         "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
         "in the path, for names that a client or proxy would rewrite there.",
         CallerClass.READER,
-        {200: DescribedAnswer("a page of turns, or the turn", (TurnPage, TurnAnswer))},
+        {200: DescribedAnswer("a page of turns, or the turn", (TurnPage, TurnStatus))},
         query=TurnOrTurnsParameters,
         fails=(NotFound,),
     ),
@@ -265,19 +215,19 @@ async def list_turns(request: Request, call: TenantCall) -> Response:
 
 async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
     place = asked.bank, asked.session_id, asked.turn_id
-    status = await call.memory.intake.read_status(call.grant, *place)
+    turn = await call.memory.intake.read_status(call.grant, *place)
     found = await call.memory.lists.messages(call.grant, *place)
     there = [one for one in found if one.ordinal >= asked.from_ordinal]
-    chosen = [_cut_message(one, asked.characters) for one in there[: asked.messages]]
-    return json_response({**_status_json(status), "messages": chosen, "more_messages": len(there) > len(chosen)})
+    chosen = tuple(_cut_message(one, asked.characters) for one in there[: asked.messages])
+    return json_response(replace(turn, messages=chosen, more_messages=len(there) > len(chosen)))
 
 
-def _cut_message(message: TurnMessageShown, characters: int | None) -> TurnMessageShown:
+def _cut_message(message: TurnMessage, characters: int | None) -> TurnMessage:
     """Return a message with its first `characters` and its parts by their type alone; the whole message for None."""
     if characters is None:
         return message
     parts = tuple({"type": str(part.get("type", ""))[:64]} for part in message.parts[:MOST_PARTS])
-    cut = len(message.content) > characters or parts != tuple(message.parts)
+    cut = len(message.content) > characters or parts != message.parts
     return replace(message, content=message.content[:characters], parts=parts, cut=cut)
 
 
@@ -291,13 +241,3 @@ def _result_json(answer: TurnResult) -> dict[str, Any]:
         if isinstance(answer, Appended)
         else {"ok": False, "error": error_responses.describe_error(answer)}
     )
-
-
-def _status_json(status: TurnStatus) -> dict[str, Any]:
-    stages = {stage.value: _stage_json(how) for stage, how in status.stages.items()}
-    return {"id": status.turn_id, "position": status.position, "accepted_at": status.accepted_at, "stages": stages}
-
-
-def _stage_json(how: StageStatus) -> dict[str, Any]:
-    error = how.error_category and {"category": how.error_category, "reason": how.error_reason}
-    return {"status": how.status, "attempts": how.attempts, "updated_at": how.updated_at, "error": error}

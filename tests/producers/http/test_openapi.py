@@ -36,7 +36,7 @@ from tests.workers.targets import hand_to
 V1 = "/api/v1"
 EXAMPLES = Path(openapi.__file__).with_name("examples.json")
 #: Answers that have more forms than their example: other counts, stages or results.
-VARIED = {"TurnAnswer", "RecallJobAnswer", "ErasureReceipt", "PortalResult"}
+VARIED = {"TurnStatus", "RecallJobAnswer", "ErasureReceipt", "PortalResult"}
 NO_ID = "00000000-0000-4000-8000-000000000000"
 #: Successes that no single call brings about, each with the reason.
 NOT_CALLED = {
@@ -47,7 +47,7 @@ NOT_CALLED = {
     },
 }
 #: Models that are values of other packages, which say in their own words what their fields mean.
-OTHERS = frozenset({"ArmScore", "CooccurringEntity", "Explanation"})
+OTHERS = frozenset({"ArmScore", "Explanation"})
 HOW = "in producers/http: see describe_route in openapi.py"
 #: What an operation does, the first word of its id.
 WORDS = (

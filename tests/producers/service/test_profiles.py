@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
+from afterturn_client.contract.facts import Fact, FactState
 
 from producers.settings import ApiSettings
-from store.derived.fact_states import FactState
 from store.derived.facts import Identity
-from store.derived.persons import PersonFact, order_statements
+from store.derived.persons import Statement, order_statements
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.memory.turns import TurnStore
@@ -234,25 +234,26 @@ async def test_a_profile_of_nobody_is_refused(quiet: World) -> None:
         assert (await ana.http.get(f"/api/v1/profile{query}")).status_code == 422
 
 
-def statement(bank: str, value: str, since: int, until: int | None = None, stated: int = 1) -> PersonFact:
-    return PersonFact(
-        bank=bank,
-        identity=Identity("user_home", "ana", "home"),
+def statement(bank: str, value: str, since: int, until: int | None = None, stated: int = 1) -> Statement:
+    fact = Fact(
+        fact_id="user_home",
         key="home",
         value=value,
         text=value,
-        unit_id=UUID(int=since),
-        session_name=None,
-        turn_name=None,
-        said_at=MARCH + timedelta(days=since),
         since=MARCH + timedelta(days=since),
         until=None if until is None else MARCH + timedelta(days=until),
         superseded_by=None if until is None else UUID(int=until),
         state=FactState.ACTIVE if until is None else FactState.SUPERSEDED,
         stated=stated,
         confidence=None,
+        bank=bank,
+        unit_id=UUID(int=since),
+        session_id=None,
+        turn_id=None,
+        said_at=MARCH + timedelta(days=since),
         sources=(),
     )
+    return Statement(Identity("user_home", "ana", "home"), fact)
 
 
 def test_banks_that_agree_are_added_up_and_the_order_of_rows_does_not_matter() -> None:

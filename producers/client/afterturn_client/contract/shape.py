@@ -45,3 +45,8 @@ class Done(Shape):
 
     ok: Literal[True] = True
     """always true"""
+
+
+def show_line(text: str) -> str:
+    """Return a text as one line without characters that a terminal obeys."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
