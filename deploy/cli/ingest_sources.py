@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
+from uuid import UUID
 
 from afterturn_client import Afterturn
-from afterturn_client.answers import DocumentReceipt
+from afterturn_client.contract.receipts import DocumentReceipt
 
 from deploy.cli.bounded_lines import BOM
 from deploy.cli.formats import LONGEST_LINE
@@ -27,7 +28,7 @@ class SourceRegistrar:
     file: Path
     bank: str
     patience_s: float = PATIENCE_S
-    _named: dict[str, str] = field(default_factory=dict)
+    _named: dict[str, UUID] = field(default_factory=dict)
     _digest: str = ""
 
     def mark(self, items: Iterable[Parsed]) -> Iterator[Parsed]:
@@ -39,13 +40,13 @@ class SourceRegistrar:
             turn = replace(item.turn, doc_id=self._ensure_document(item.turn.bank or self.bank))
             yield replace(item, turn=turn, size=item.size + _NAMED_BYTES)
 
-    def _ensure_document(self, bank: str) -> str:
+    def _ensure_document(self, bank: str) -> UUID:
         if bank not in self._named:
             self._digest = self._digest or hash_file(self.file)
             self._named[bank] = self._register_document(bank)
         return self._named[bank]
 
-    def _register_document(self, bank: str) -> str:
+    def _register_document(self, bank: str) -> UUID:
         title = derive_title(self.file)
         return register_document(
             lambda: self.client.add_document(content_hash=self._digest, title=title, bank=bank), self.patience_s

@@ -177,7 +177,7 @@ async def remember_text(memory: MemoryFacade, grant: Grant, asked: RememberArgum
     if len(asked.text) > CHUNK_CHARACTERS:
         added = await memory.knowledge.add_document(grant, text)
         return {**told, "id": str(added.doc_id), "duplicate": added.duplicate}
-    _, kept = await memory.memories.keep(grant, text)
+    kept = await memory.memories.keep(grant, text)
     return {**told, "id": str(kept.unit_id), "duplicate": not kept.changed}
 
 

@@ -12,6 +12,7 @@ from afterturn_client.contract.knowledge import (
     Reflection,
     ReflectionPage,
 )
+from afterturn_client.contract.receipts import DirectiveReceipt, DocumentReceipt, LinkReceipt
 from afterturn_client.moments import parse_zoned
 from pydantic import Field, model_validator
 
@@ -29,11 +30,11 @@ from producers.service.paging import (
 )
 from producers.service.redacting import Redactor
 from producers.service.turns import Metadata, limit_metadata, limit_text
-from producers.service.wire import Done, RequestModel, WritePosition
+from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.directives import NewDirective, NewLink
-from store.memory.documents import AddedDocument, DocumentPlace, NewDocument, content_hash
+from store.memory.documents import DocumentPlace, NewDocument, content_hash
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
@@ -111,32 +112,6 @@ DIRECTIVES: ListOrder[Directive] = ListOrder("directives", _directive_place, (re
 REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place, (parse_zoned, UUID))
 
 
-class DocumentReceipt(Done):
-    """The document is durable."""
-
-    doc_id: UUID = Field(description="id of the document; the same content has the same")
-    position: WritePosition
-    duplicate: bool = Field(description="whether the document was stored before")
-    units: int = Field(description="number of its chunks")
-
-
-class DirectiveReceipt(Done):
-    """The directive as it is from now on."""
-
-    directive_id: UUID = Field(description="id of the directive")
-    name: str = Field(description="name of the directive")
-    content: str = Field(description="instruction for every reader of the bank")
-    priority: int = Field(description="the highest is shown first")
-    laid_down_by: str | None = Field(description="author: `operator`, `user NAME` or `agent NAME`; null: unknown")
-    changed: bool = Field(description="false where it was the same before")
-
-
-class LinkReceipt(Done):
-    """The link is made."""
-
-    changed: bool = Field(description="false where the link was the same before")
-
-
 class Knowledge:
     """Documents, directives, links and reflections of banks; every call takes the grant of a key."""
 
@@ -149,7 +124,7 @@ class Knowledge:
         self._banks = dependencies.banks
         self._notifier = dependencies.notifier
 
-    async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
+    async def add_document(self, grant: Grant, asked: Any) -> DocumentReceipt:
         """Add a document; the same content again is the same document.
 
         Raises Invalid, TooLarge, PermissionDenied, QuotaExceeded, RateLimited.
@@ -200,8 +175,8 @@ class Knowledge:
         await self._documents.forget(grant.host_id, bank, doc, grant.user)
         self._notifier.notify(Stage.PROJECTION)
 
-    async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
-        """Write a directive; return it and whether anything changed.
+    async def lay_down(self, grant: Grant, asked: Any) -> DirectiveReceipt:
+        """Write a directive.
 
         Raises Invalid, TooLarge for a text beyond a message's limit, PermissionDenied, QuotaExceeded.
         """
@@ -237,14 +212,14 @@ class Knowledge:
         await self._dependencies.authorisation.require(grant, Action.DIRECT, bank)
         await self._curation.withdraw(grant.host_id, bank, directive, grant.user)
 
-    async def link(self, grant: Grant, asked: Any) -> bool:
-        """Link two units; return whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
+    async def link(self, grant: Grant, asked: Any) -> LinkReceipt:
+        """Link two units. Raises Invalid, NotFound, PermissionDenied."""
         require_write(grant)
         body = parse_body(LinkBody, asked)
         bank = await self._dependencies.reach(grant, body.bank)
         link = NewLink(UUID(body.from_unit_id), UUID(body.to_unit_id), body.link_type, body.weight)
         await self._dependencies.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
-        return await self._curation.link(grant.host_id, bank, link, grant.user)
+        return LinkReceipt(changed=await self._curation.link(grant.host_id, bank, link, grant.user))
 
     async def reflections(self, grant: Grant, asked: BankPageParameters) -> ReflectionPage:
         """Return a page of a bank's reflections. Raises Invalid, PermissionDenied."""

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from afterturn_client.contract.receipts import ForgottenReceipt, MemoryReceipt
 from afterturn_client.contract.units import Unit
 from pydantic import AfterValidator, Field
 
@@ -14,12 +15,11 @@ from producers.service.fields import DefaultBank, End, Moment, Name, SpeakerId, 
 from producers.service.framing import strip_frames
 from producers.service.redacting import Redactor
 from producers.service.turns import Metadata, limit_metadata, limit_text
-from producers.service.wire import Done, RequestModel, UnitId, WritePosition
+from producers.service.wire import RequestModel
 from producers.settings import ApiSettings
 from store.ledger.stages import READY_AT_ONCE, Stage
 from store.memory.corrections import PINNED
-from store.memory.memories import KeptMemory, NewMemory, id_of_text
-from store.memory.units import ForgottenUnit
+from store.memory.memories import NewMemory, id_of_text
 from store.off_loop import run_off_loop
 from store.tenancy.keys import Grant
 
@@ -55,16 +55,6 @@ class MemoryBody(RequestModel):
     metadata: Metadata = Field(default_factory=dict, repr=False)
 
 
-class MemoryReceipt(Done):
-    """The memory is durable and readable."""
-
-    id: str = Field(description="the caller's own id of the memory, or the one made of its text")
-    unit_id: UnitId
-    position: WritePosition
-    created: bool = Field(description="whether there was none of this id")
-    changed: bool = Field(description="whether something was written")
-
-
 class SingleMemories:
     """Commands on single memories; every call takes the grant of a key."""
 
@@ -73,8 +63,8 @@ class SingleMemories:
         self._dependencies = dependencies
         self._settings = settings
 
-    async def keep(self, grant: Grant, asked: Any) -> tuple[str, KeptMemory]:
-        """Write a memory, or replace the one of this id in every field; return its id and the result.
+    async def keep(self, grant: Grant, asked: Any) -> MemoryReceipt:
+        """Write a memory, or replace the one of this id in every field.
 
         Raises Invalid, TooLarge, PermissionDenied (another's memory, a pin), QuotaExceeded, RateLimited, TurnBusy.
         """
@@ -99,9 +89,9 @@ class SingleMemories:
             metadata=body.metadata | ({PINNED: "true"} if body.pinned else {}),
             agent=grant.agent,
         )
-        return memory.memory_id, await self.write(grant, memory)
+        return await self.write(grant, memory)
 
-    async def write(self, grant: Grant, memory: NewMemory) -> KeptMemory:
+    async def write(self, grant: Grant, memory: NewMemory) -> MemoryReceipt:
         """Write a memory that was validated elsewhere into a bank that the key reaches. Raises the errors of `keep`."""
 
         async def permit(unit: UUID) -> None:
@@ -118,7 +108,7 @@ class SingleMemories:
         unit = await self._dependencies.memories.find(grant.host_id, bank, memory_id)
         return await self._dependencies.units.get(grant.host_id, bank, unit)
 
-    async def end(self, grant: Grant, bank: str, memory_id: str) -> ForgottenUnit:
+    async def end(self, grant: Grant, bank: str, memory_id: str) -> ForgottenReceipt:
         """End a memory, with the facts that have no other source. Raises NotFound, PermissionDenied."""
         require_write(grant)
         bank = await self._dependencies.reach(grant, bank)

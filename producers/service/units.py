@@ -5,6 +5,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from afterturn_client.contract.erasures import ErasurePreview
+from afterturn_client.contract.receipts import CorrectionReceipt, ForgottenReceipt
 from afterturn_client.contract.units import Unit
 from pydantic import Field, model_validator
 
@@ -22,8 +23,6 @@ from store.erasure import ErasureTarget, Kind, Receipt
 from store.errors import NotFound, ResourceBusy
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
-from store.memory.corrections import Corrected
-from store.memory.units import ForgottenUnit
 from store.off_loop import run_off_loop
 from store.tenancy.banks import scope_of
 from store.tenancy.keys import Grant
@@ -65,7 +64,7 @@ class Revisions:
         bank = await self._dependencies.reach(grant, bank)
         return await self._dependencies.units.get(grant.host_id, bank, unit)
 
-    async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
+    async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> CorrectionReceipt:
         """Change one unit's text, or set its end; facts drawn from it as it was end.
 
         Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
@@ -78,7 +77,7 @@ class Revisions:
             self._dependencies.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
         return told
 
-    async def _change(self, grant: Grant, bank: str, unit: UUID, body: CorrectionBody) -> Corrected:
+    async def _change(self, grant: Grant, bank: str, unit: UUID, body: CorrectionBody) -> CorrectionReceipt:
         units, host, version = self._dependencies.units, grant.host_id, body.version
         if body.content is None:
             return await units.end(host, bank, unit, body.expires_at, version=version, user=grant.user)
@@ -86,7 +85,7 @@ class Revisions:
         content = await run_off_loop(len(body.content), redact, body.content)
         return await units.correct(host, bank, unit, content, version=version, user=grant.user)
 
-    async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
+    async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> CorrectionReceipt:
         """Pin one unit, so that every answer of its bank holds it, or unpin it. Raises NotFound, PermissionDenied."""
         require_write(grant)
         bank = await self._dependencies.reach(grant, bank)
@@ -98,7 +97,7 @@ class Revisions:
 
     async def forget(
         self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = True, version: int | None = None
-    ) -> ForgottenUnit:
+    ) -> ForgottenReceipt:
         """Forget one unit, and the facts drawn from it that have no other source: see store.memory.units.
 
         Raises NotFound, PermissionDenied, ConcurrencyError (another version than `version`).

@@ -4,13 +4,13 @@ A pin changes a unit's metadata and nothing that was drawn from its text.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 import orjson
+from afterturn_client.contract.receipts import CorrectionReceipt
 from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -120,15 +120,6 @@ WITHDRAWN = "withdrawn"
 READ_AS = frozenset({"value", "span", "slug"})
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
-    """The result of a correction: its log position, whether it changed anything, and how many facts ended with it."""
-
-    position: int
-    changed: bool
-    facts_ended: int
-
-
 async def read_drawn_facts(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> list[Row[Any]]:
     """Return the living facts that were drawn from a unit."""
     place = {"host": host, "bank": bank, "unit": unit.unit_id, "turn": unit.turn_id}
@@ -176,7 +167,7 @@ async def _append_change(connection: AsyncConnection, origin: Origin, events: Se
 
 async def correct_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
-) -> Corrected:
+) -> CorrectionReceipt:
     """Change a unit's text to `content`, inside the tenant's transaction that writes nothing else.
 
     From the commit on, recalls find it by its new words only; a row for the embedding stage makes its new vector.
@@ -187,7 +178,7 @@ async def correct_unit(
     """
     found = await _lock_seen(connection, origin, unit, version)
     if content == found.content:
-        return Corrected(found.position, changed=False, facts_ended=0)
+        return CorrectionReceipt(unit_id=unit, position=found.position, changed=False, facts_ended=0)
     await _refuse_while_read(connection, origin, found)
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
     updated, size = _updated_event(origin, found, content, _metadata_of_text(found))
@@ -199,12 +190,12 @@ async def correct_unit(
     position = await _append_change(connection, origin, events)
     await _write_follow_ups(connection, origin, found, content, position)
     await charge_quota(connection, origin.host, origin.bank, size)
-    return Corrected(position, changed=True, facts_ended=len(facts))
+    return CorrectionReceipt(unit_id=unit, position=position, changed=True, facts_ended=len(facts))
 
 
 async def end_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, ends: datetime | None, version: int | None
-) -> Corrected:
+) -> CorrectionReceipt:
     """Set when a unit ends, or with None that it never does, inside the tenant's transaction that writes nothing else.
 
     Facts drawn from it end, and are drawn anew with its end: a row for the extraction stage opens. `version` is the one
@@ -213,7 +204,7 @@ async def end_unit(
     """
     found = await _lock_seen(connection, origin, unit, version)
     if ends == found.expires_at:
-        return Corrected(found.position, changed=False, facts_ended=0)
+        return CorrectionReceipt(unit_id=unit, position=found.position, changed=False, facts_ended=0)
     await _refuse_while_read(connection, origin, found)
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
     updated, size = _updated_event(origin, found, found.content, orjson.loads(found.metadata), {"expiresAt": ends})
@@ -221,10 +212,10 @@ async def end_unit(
     position = await _append_change(connection, origin, events)
     await _write_follow_ups(connection, origin, await _read_state(connection, origin, unit), found.content, position)
     await charge_quota(connection, origin.host, origin.bank, size)
-    return Corrected(position, changed=True, facts_ended=len(facts))
+    return CorrectionReceipt(unit_id=unit, position=position, changed=True, facts_ended=len(facts))
 
 
-async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
+async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> CorrectionReceipt:
     """Pin or unpin a unit, inside the tenant's transaction that writes nothing else: its text stays as it is.
 
     The log stores the whole state of the unit once more, which quotas are charged. Raises NotFound, IsReflection,
@@ -233,14 +224,14 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
     found = await lock_unit(connection, origin, unit)
     metadata = orjson.loads(found.metadata)
     if (metadata.get(PINNED) == "true") == pinned:
-        return Corrected(found.position, changed=False, facts_ended=0)
+        return CorrectionReceipt(unit_id=unit, position=found.position, changed=False, facts_ended=0)
     rest = {name: value for name, value in metadata.items() if name != PINNED}
     event, size = _updated_event(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
     position = await _append_change(connection, origin, [event])
     # A worker that embeds the unit now has read another version, and does not write that vector.
     await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
     await charge_quota(connection, origin.host, origin.bank, size)
-    return Corrected(position, changed=True, facts_ended=0)
+    return CorrectionReceipt(unit_id=unit, position=position, changed=True, facts_ended=0)
 
 
 async def withdraw_fact(connection: AsyncConnection, origin: Origin, unit: UUID, value: str) -> int | None:
@@ -264,7 +255,7 @@ async def withdraw_fact(connection: AsyncConnection, origin: Origin, unit: UUID,
 
 async def replace_unit(
     connection: AsyncConnection, origin: Origin, found: Row[Any], state: Mapping[str, Any], size: int
-) -> Corrected:
+) -> CorrectionReceipt:
     """Set a living unit's whole state (the fields of an event), in the transaction that locked it (`lock_unit`).
 
     As with a correction, recalls find it by its new words from the commit on, and facts drawn from other text end.
@@ -274,14 +265,14 @@ async def replace_unit(
     if _state_of(found) == {**NO_STATE, **state}:
         place = {"host": origin.host, "bank": origin.bank, "unit": found.unit_id}
         written = (await connection.execute(LAST_WRITTEN, place)).scalar_one()
-        return Corrected(written, changed=False, facts_ended=0)
+        return CorrectionReceipt(unit_id=found.unit_id, position=written, changed=False, facts_ended=0)
     facts = await read_drawn_facts(connection, origin.host, origin.bank, found) if _changes_words(found, state) else []
     ends = [_ended_event(origin, fact) for fact in facts]
     position = await _set_state(connection, origin, found, {**state, "bytes": found.bytes + size}, ends)
     if found.turn_id:
         await connection.execute(TAKE_BACK, {"host": origin.host, "turn": found.turn_id})
     await charge_quota(connection, origin.host, origin.bank, size)
-    return Corrected(position, changed=True, facts_ended=len(facts))
+    return CorrectionReceipt(unit_id=found.unit_id, position=position, changed=True, facts_ended=len(facts))
 
 
 async def restore_unit(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from afterturn_client.contract.banks import DirectiveDetails
 from afterturn_client.contract.knowledge import Directive, Reflection
+from afterturn_client.contract.receipts import DirectiveReceipt
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -89,17 +90,15 @@ class Curation:
         apply = partial(apply_command, self._database, origin, command)
         return await run_within_quota(self._database, host, origin.at, apply)
 
-    async def lay_down(
-        self, host: UUID, bank: str, new: NewDirective, user: str | None = None
-    ) -> tuple[Directive, bool]:
-        """Write the directive of this name, as `user`; return it, and whether anything changed.
+    async def lay_down(self, host: UUID, bank: str, new: NewDirective, user: str | None = None) -> DirectiveReceipt:
+        """Write the directive of this name, as `user`.
 
         A directive that has this content already stays as it is, and keeps its author. Raises TurnEnded, QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
         return await run_within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
 
-    async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
+    async def _lay_down(self, origin: Origin, new: NewDirective) -> DirectiveReceipt:
         directive = Directive(directive_id=identity.directive_id(origin.bank, new.name), **asdict(new))
         size = len(new.name.encode()) + len(new.content.encode())
         async with self._database.tenant(origin.host) as connection:
@@ -107,7 +106,7 @@ class Curation:
             known = (await connection.execute(_find_directive(origin, directive.directive_id))).one_or_none()
             alive = known is not None and known.active
             if known is not None and alive and tuple(known[1:4]) == (new.name, new.content, new.priority):
-                return _build_directive(known), False
+                return DirectiveReceipt(**asdict(_build_directive(known)), changed=False)
             data = {
                 "directiveId": str(directive.directive_id),
                 "name": new.name,
@@ -119,7 +118,7 @@ class Curation:
             kind = EventType.DIRECTIVE_UPDATED if alive else EventType.DIRECTIVE_CREATED
             await _append_next_version(connection, origin, kind, data, (directive.directive_id,))
             await charge_quota(connection, origin.host, origin.bank, size)
-        return directive, True
+        return DirectiveReceipt(**asdict(directive), changed=True)
 
     async def directives(
         self, host: UUID, bank: str, limit: int, after: tuple[int, str, UUID] | None = None

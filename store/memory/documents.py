@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 
 import orjson
 from afterturn_client.contract.knowledge import Document
+from afterturn_client.contract.receipts import DocumentReceipt
 from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, cast, func, select, true, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -122,16 +123,6 @@ class DocumentPlace:
     doc_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class AddedDocument:
-    """The result of adding a document: a read that shows `position` shows it. `units`: the number of its chunks."""
-
-    doc_id: UUID
-    position: int
-    duplicate: bool
-    units: int
-
-
 def content_hash(content: bytes) -> str:
     """Return the hash that identifies a document: sha256, hexadecimal."""
     return hashlib.sha256(content).hexdigest()
@@ -155,7 +146,7 @@ class Documents:
         self._clock = clock
         self._languages = Languages(database)
 
-    async def add(self, host: UUID, document: NewDocument) -> AddedDocument:
+    async def add(self, host: UUID, document: NewDocument) -> DocumentReceipt:
         """Add a document with its text: durable, readable and on its way through the stages when this returns.
 
         The same content again is the same document, and changes nothing. Raises QuotaExceeded, RateLimited, TurnBusy.
@@ -163,14 +154,14 @@ class Documents:
         now = self._clock()
         return await run_within_quota(self._database, host, now, partial(self._add, host, document, now))
 
-    async def _add(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
+    async def _add(self, host: UUID, document: NewDocument, now: datetime) -> DocumentReceipt:
         text = document.text or ""
         chunks = await run_off_loop(len(text), split_chunks, text)
         bank = identity.bank_id(host, document.bank)
         for _ in range(MOST_TRIES):
             doc, known = await self._life(host, bank, document)
             if known is not None:
-                return AddedDocument(doc, known, duplicate=True, units=len(chunks))
+                return DocumentReceipt(doc_id=doc, position=known, duplicate=True, units=len(chunks))
             rules = rules_for_writing(await self._languages.of(host), bank)
             offered = await run_steps_off_loop(
                 len(text), _prepare_document(host, document, doc, chunks, now, rules=rules)
@@ -179,10 +170,12 @@ class Documents:
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:
-                return AddedDocument(doc, position, outcome == "duplicate", len(chunks))
+                return DocumentReceipt(
+                    doc_id=doc, position=position, duplicate=outcome == "duplicate", units=len(chunks)
+                )
         raise TurnBusy("this document is being written by another request")
 
-    async def register(self, host: UUID, document: NewDocument) -> AddedDocument:
+    async def register(self, host: UUID, document: NewDocument) -> DocumentReceipt:
         """Add a document whose text comes as turns, in an existing bank; the same content again changes nothing.
 
         Raises TurnEnded, QuotaExceeded.
@@ -190,7 +183,7 @@ class Documents:
         now = self._clock()
         return await run_within_quota(self._database, host, now, partial(self._register, host, document, now))
 
-    async def _register(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
+    async def _register(self, host: UUID, document: NewDocument, now: datetime) -> DocumentReceipt:
         bank = identity.bank_id(host, document.bank)
         origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
         doc, _ = await self._life(host, bank, document)
@@ -201,7 +194,7 @@ class Documents:
             known = (await connection.execute(POSITION, {"host": host, "bank": bank, "key": str(doc)})).scalar_one()
             if position is not None:
                 await charge_quota(connection, host, bank, measure_title_and_metadata(document))
-        return AddedDocument(doc, known, position is None, 0)
+        return DocumentReceipt(doc_id=doc, position=known, duplicate=position is None, units=0)
 
     async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
         """Return a document of a bank. Raises NotFound for what is unknown, forgotten or foreign."""

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.receipts import ForgottenReceipt, MemoryReceipt
 from sqlalchemy import Text, bindparam, cast, false, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -26,7 +27,7 @@ from store.log.envelope import Origin
 from store.memory import corrections
 from store.memory.offered_turns import OfferedTurn, build_turn_event, index_text
 from store.memory.turn_writes import attach_call, write_offered
-from store.memory.units import ForgottenUnit, Units
+from store.memory.units import Units
 from store.off_loop import run_off_loop
 from store.schema import UNIT, in_bank
 from store.tenancy.banks import bank_created_fields
@@ -82,19 +83,6 @@ class NewMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMemory:
-    """The result of writing a memory: a read that shows `position` shows it.
-
-    `created`: there was none of this id; `changed`: something was written.
-    """
-
-    unit_id: UUID
-    position: int
-    created: bool
-    changed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Lives:
     """How often a memory has begun, and its living unit, if any."""
 
@@ -106,8 +94,8 @@ class _Lives:
 
 #: Writes the life of a memory that this turn stands for; replaces the living unit created at that time. None: another
 #: request was first.
-_Begin = Callable[[UUID], Awaitable[KeptMemory | None]]
-_Replace = Callable[[UUID, datetime], Awaitable[KeptMemory | None]]
+_Begin = Callable[[UUID], Awaitable[MemoryReceipt | None]]
+_Replace = Callable[[UUID, datetime], Awaitable[MemoryReceipt | None]]
 
 
 def id_of_text(content: str) -> str:
@@ -131,7 +119,7 @@ class Memories:
         permit: Permit,
         append: Append | None = None,
         write_more: WriteMore | None = None,
-    ) -> KeptMemory:
+    ) -> MemoryReceipt:
         """Write a memory: durable, readable and on its way through the stages when this returns.
 
         A memory of the same id in the bank is replaced whole, except for its time of creation; facts drawn from
@@ -145,13 +133,13 @@ class Memories:
         begin = partial(self._begin, origin, memory, append or partial(self._append, host))
         session = identity.memory_session(origin.bank, memory.memory_id)
 
-        async def replace(unit: UUID, created_at: datetime) -> KeptMemory | None:
+        async def replace(unit: UUID, created_at: datetime) -> MemoryReceipt | None:
             await permit(unit)
             return await self._replace(origin, memory, write_more, unit, created_at)
 
         return await run_within_quota(self._database, host, now, partial(self._keep, origin, session, begin, replace))
 
-    async def keep_first(self, host: UUID, memory: NewMemory) -> KeptMemory | None:
+    async def keep_first(self, host: UUID, memory: NewMemory) -> MemoryReceipt | None:
         """Write a memory as `keep` does where none of its id was ever written in the bank; None: one was.
 
         Nothing is read before it is written. Raises QuotaExceeded, RateLimited, TurnEnded.
@@ -179,20 +167,20 @@ class Memories:
             raise NotFound("no such memory")
         return found
 
-    async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> ForgottenUnit:
+    async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> ForgottenReceipt:
         """End a memory, as `user`: gone from every read when this returns, with the facts drawn from it alone.
 
         Raises NotFound.
         """
         return await self._units.forget(host, bank, await self.find(host, bank, memory_id), user)
 
-    async def _keep(self, origin: Origin, session: UUID, begin: _Begin, replace: _Replace) -> KeptMemory:
+    async def _keep(self, origin: Origin, session: UUID, begin: _Begin, replace: _Replace) -> MemoryReceipt:
         # Most memories are new: for these nothing is read, because the guard of the first life tells the others.
         kept = await begin(identity.turn_id(session, "0"))
         if kept is not None:
             return kept
 
-        async def look() -> KeptMemory:
+        async def look() -> MemoryReceipt:
             lives = await self._read_lives(origin.host, origin.bank, session)
             if lives.living is not None:
                 found = await replace(lives.living, lives.created_at or origin.at)
@@ -204,7 +192,7 @@ class Memories:
 
         return await LOOK_AGAIN.call(look, lambda error: 0.0 if isinstance(error, _OvertakenError) else None)
 
-    async def _begin(self, origin: Origin, memory: NewMemory, append: Append, turn: UUID) -> KeptMemory | None:
+    async def _begin(self, origin: Origin, memory: NewMemory, append: Append, turn: UUID) -> MemoryReceipt | None:
         """Write a new memory; None where another request was first, or this life of it is over."""
         rules = rules_for_writing(await self._languages.of(origin.host), origin.bank)
         prepared = await run_off_loop(len(memory.content), prepare_memory, origin, memory, turn, rules)
@@ -213,7 +201,8 @@ class Memories:
             raise error
         if outcome != "accepted" or position is None:
             return None
-        return KeptMemory(identity.unit_id(turn, 0), position, created=True, changed=True)
+        unit = identity.unit_id(turn, 0)
+        return MemoryReceipt(id=memory.memory_id, unit_id=unit, position=position, created=True, changed=True)
 
     async def _append(self, host: UUID, prepared: OfferedTurn) -> tuple[str, int | None]:
         [(outcome, position, _)] = await write_offered(self._database, host, [prepared])
@@ -221,7 +210,7 @@ class Memories:
 
     async def _replace(
         self, origin: Origin, memory: NewMemory, write_more: WriteMore | None, unit: UUID, created_at: datetime
-    ) -> KeptMemory | None:
+    ) -> MemoryReceipt | None:
         """Replace an existing memory in one transaction; None where it ended meanwhile."""
         async with self._database.tenant(origin.host) as connection:
             try:
@@ -232,7 +221,9 @@ class Memories:
                 await write_more(connection)
             state, size = _state_of(memory, created_at), _size_of(memory)
             done = await corrections.replace_unit(connection, origin, found, state, size)
-        return KeptMemory(unit, done.position, created=False, changed=done.changed)
+        return MemoryReceipt(
+            id=memory.memory_id, unit_id=unit, position=done.position, created=False, changed=done.changed
+        )
 
     async def _read_lives(self, host: UUID, bank: UUID, session: UUID) -> _Lives:
         async with self._database.tenant(host) as connection:

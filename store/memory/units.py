@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.receipts import CorrectionReceipt, ForgottenReceipt
 from afterturn_client.contract.units import DrawnFact, FormerVersion, Link, Unit
 from sqlalchemy import Row, Select, Text, Uuid, and_, any_, bindparam, case, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
@@ -26,7 +26,6 @@ from store.log.catalog import Aggregate, EventType
 from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
-from store.memory.corrections import Corrected
 from store.memory.deletion_proposals import select_proposals
 from store.memory.links import read_links
 from store.memory.reflections import ReflectionSources
@@ -113,14 +112,6 @@ _VERSIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ForgottenUnit:
-    """The result of forgetting a unit: the log position of its end, and how many facts ended with it."""
-
-    position: int
-    facts: int
-
-
 class Units:
     """Reads, corrects, pins and forgets single units."""
 
@@ -156,14 +147,14 @@ class Units:
 
     async def correct(
         self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None
-    ) -> Corrected:
+    ) -> CorrectionReceipt:
         """Change one unit's text to `content`, as `user`; for its effects see `corrections.correct_unit`.
 
         Raises NotFound, IsReflection, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
         """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
-        async def write() -> Corrected:
+        async def write() -> CorrectionReceipt:
             async with self._database.tenant(host) as connection:
                 return await corrections.correct_unit(connection, origin, unit, content, version)
 
@@ -179,28 +170,30 @@ class Units:
         *,
         version: int | None = None,
         user: str | None = None,
-    ) -> Corrected:
+    ) -> CorrectionReceipt:
         """Set when one unit ends, or that it never does, as `user`; for its effects see `corrections.end_unit`.
 
         Raises as `correct`, and QuotaExceeded.
         """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
-        async def write() -> Corrected:
+        async def write() -> CorrectionReceipt:
             async with self._database.tenant(host) as connection:
                 return await corrections.end_unit(connection, origin, unit, ends, version)
 
         async with self._writable(host, bank, [unit]):
             return await run_within_quota(self._database, host, origin.at, write)
 
-    async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
+    async def pin(
+        self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None
+    ) -> CorrectionReceipt:
         """Pin one unit, so that every answer of its bank holds it, or unpin it, as `user`.
 
         Raises NotFound, IsReflection, TurnBusy, QuotaExceeded.
         """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
-        async def write() -> Corrected:
+        async def write() -> CorrectionReceipt:
             async with self._database.tenant(host) as connection:
                 return await corrections.pin_unit(connection, origin, unit, pinned=pinned)
 
@@ -216,7 +209,7 @@ class Units:
         *,
         with_facts: bool = True,
         version: int | None = None,
-    ) -> ForgottenUnit:
+    ) -> ForgottenReceipt:
         """Forget one unit, as `user`: gone from every read when this returns.
 
         Its words, vectors and mentions end with it, and so do the facts drawn from it that no other remembered unit
@@ -232,7 +225,8 @@ class Units:
             await corrections.lock_session(connection, origin, session or unit)
             found = await _read_unit_row(connection, host, bank_id, unit)
             if found is None:
-                return ForgottenUnit(await reflections.forget_reflection(connection, origin, unit), 0)
+                ended = await reflections.forget_reflection(connection, origin, unit)
+                return ForgottenReceipt(unit_id=unit, position=ended, facts_forgotten=0)
             if version not in (None, found.aggregate_version):
                 raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
             with_facts = with_facts or found.origin == corrections.MEMORY
@@ -246,7 +240,7 @@ class Units:
                 await connection.execute(corrections.TAKE_BACK, {"host": host, "turn": found.turn_id})
             if found.origin == "extraction":
                 position = await _withdraw_fact(connection, origin, unit) or position
-        return ForgottenUnit(position, len(facts))
+        return ForgottenReceipt(unit_id=unit, position=position, facts_forgotten=len(facts))
 
     @asynccontextmanager
     async def _writable(self, host: UUID, bank: str, units: Sequence[UUID]) -> AsyncIterator[None]:

@@ -81,7 +81,7 @@ async def test_a_document_is_sent_and_listed_with_what_is_said_of_it(server: Loo
         "units": 3,
     }
     server.answers(
-        JSONResponse({"ok": True, "doc_id": "d", "position": 9, "duplicate": False, "units": 3}, 201),
+        JSONResponse({"ok": True, "doc_id": str(SOURCE), "position": 9, "duplicate": False, "units": 3}, 201),
         JSONResponse({"docs": [listed], "cursor": "1.f", "has_more": True}),
         JSONResponse({"docs": [], "cursor": None, "has_more": False}),
     )
@@ -99,11 +99,11 @@ async def test_a_document_is_sent_and_listed_with_what_is_said_of_it(server: Loo
 
 
 async def test_a_memory_is_kept_under_its_id_with_its_end_and_ended(server: Loopback, twin: Twin) -> None:
-    told = {"ok": True, "id": "seat", "unit_id": "u", "position": 9, "created": True, "changed": True}
+    told = {"ok": True, "id": "seat", "unit_id": str(SOURCE), "position": 9, "created": True, "changed": True}
     server.answers(JSONResponse(told, 201), Response(status_code=204))
     client, ends = twin.client(server.url), datetime(2030, 1, 1, tzinfo=UTC)
     kept = await twin(client, "keep_memory", TEXT, memory_id="seat", bank="b", expires_at=ends, pinned=True)
-    assert kept == MemoryReceipt("seat", "u", 9, created=True, changed=True)
+    assert kept == MemoryReceipt(id="seat", unit_id=SOURCE, position=9, created=True, changed=True)
     assert client.position == 9
     await twin(client, "end_memory", "seat", bank="b")
     written, ended = server.seen
@@ -240,13 +240,15 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     def answer(seen: Seen) -> Response:
         if seen.path.endswith("/pin"):
             changed = seen.method == "PUT"
-            return JSONResponse({"ok": True, "unit_id": "u", "position": 11, "changed": changed, "facts_ended": 0})
+            return JSONResponse(
+                {"ok": True, "unit_id": str(SOURCE), "position": 11, "changed": changed, "facts_ended": 0}
+            )
         if seen.method == "DELETE":
             with_facts = seen.params["with_facts"] == "true"
             return JSONResponse({"facts_forgotten": 2}) if with_facts else Response(status_code=204)
         if seen.method == "PATCH":
             assert seen.json == {"content": "new words", "version": 2}
-            return JSONResponse({"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1})
+            return JSONResponse({"ok": True, "unit_id": str(SOURCE), "position": 9, "changed": True, "facts_ended": 1})
         if "freshness" in seen.path:
             return JSONResponse({name: FRESH[name] for name in list(FRESH)[:5]})
         return JSONResponse(
@@ -285,7 +287,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
 
 
 async def test_a_unit_is_given_an_end_and_units_are_chosen(server: Loopback, twin: Twin) -> None:
-    receipt = {"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1}
+    receipt = {"ok": True, "unit_id": str(SOURCE), "position": 9, "changed": True, "facts_ended": 1}
     page: dict[str, Any] = {"units": [], "cursor": None, "has_more": False}
     server.answers(*map(JSONResponse, (receipt, receipt, page)))
     client = twin.client(server.url)

@@ -91,7 +91,7 @@ class NativeDouble:
         assert set(body) == {"bank", "title", "content_hash" if content is None else "content"}
         name = (body["bank"], body["content_hash"] if content is None else hashlib.sha256(content.encode()).hexdigest())
         known = name in self.documents
-        doc = self.documents.setdefault(name, f"doc-{len(self.documents)}")
+        doc = self.documents.setdefault(name, str(UUID(int=len(self.documents))))
         return JSONResponse(
             {"ok": True, "doc_id": doc, "position": 1, "duplicate": known, "units": int(content is not None)}
         )

@@ -4,11 +4,11 @@ import asyncio
 from uuid import UUID, uuid4
 
 import pytest
+from afterturn_client.contract.receipts import CorrectionReceipt
 
 from store.derived import bank_state
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.stages import Stage
-from store.memory.corrections import Corrected
 from store.memory.units import Units
 from store.replay import verify_log
 from tests.store.derived_rows import read_contents
@@ -122,7 +122,9 @@ async def test_the_same_text_changes_nothing(world: World) -> None:
     _, unit = await told(world)
     events = await world.sql("select position from afterturn.event_store_t")
     found = await units(world).get(HOST, "default", unit)
-    assert await units(world).correct(HOST, "default", unit, SAID) == Corrected(found.position, False, 0)
+    assert await units(world).correct(HOST, "default", unit, SAID) == CorrectionReceipt(
+        unit_id=unit, position=found.position, changed=False, facts_ended=0
+    )
     assert await world.sql("select position from afterturn.event_store_t") == events
 
 

@@ -42,10 +42,10 @@ async def drawn_from(world: World, fact: UUID, sources: Sequence[UUID]) -> None:
 
 async def test_facts_may_stay_and_can_be_forgotten_later(world: World) -> None:
     message, answer, facts = await told(world)
-    assert (await Units(world.database, now).forget(HOST, "default", message, with_facts=False)).facts == 0
+    assert (await Units(world.database, now).forget(HOST, "default", message, with_facts=False)).facts_forgotten == 0
     assert await living(world) == {answer, *facts}
     done = await Units(world.database, now).forget(HOST, "default", message)
-    assert done.facts == 2
+    assert done.facts_forgotten == 2
     assert await living(world) == {answer}
     for with_facts in (False, True):
         with pytest.raises(NotFound):
@@ -61,7 +61,7 @@ async def test_a_fact_that_something_else_says_stays_with_what_was_drawn_from_it
     message, answer, (first, second) = await told(world)
     await drawn_from(world, first, [message, answer])
     await drawn_from(world, second, [first])
-    assert (await Units(world.database, now).forget(HOST, "default", message, with_facts=True)).facts == 0
+    assert (await Units(world.database, now).forget(HOST, "default", message, with_facts=True)).facts_forgotten == 0
     assert await living(world) == {answer, first, second}
     await Units(world.database, now).forget(HOST, "default", answer, with_facts=True)
     assert await living(world) == set()
@@ -73,5 +73,5 @@ async def test_what_an_erasure_takes_forgetting_with_facts_takes(world: World) -
     erasures = Erasures(world.database, now)
     counted = await erasures.estimate(HOST, ErasureTarget(Kind.UNIT, "default", str(message)))
     done = await Units(world.database, now).forget(HOST, "default", message, with_facts=True)
-    assert done.facts == counted.counts["facts"] == 2
+    assert done.facts_forgotten == counted.counts["facts"] == 2
     assert await living(world) == {answer}

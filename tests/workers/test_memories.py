@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from afterturn_client.contract.receipts import MemoryReceipt
 
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import NotFound
 from store.ledger.stages import Stage
-from store.memory.memories import KeptMemory, Memories, NewMemory
+from store.memory.memories import Memories, NewMemory
 from store.replay import verify_log
 from tests.store.derived_rows import read_contents
 from tests.workers.conftest import BANK, HOST, World, now
@@ -25,7 +26,7 @@ async def permit(_unit: UUID) -> None:
     """Let anything be replaced."""
 
 
-async def keep(world: World, content: str = TEXT, memory_id: str = "met", **more: object) -> KeptMemory:
+async def keep(world: World, content: str = TEXT, memory_id: str = "met", **more: object) -> MemoryReceipt:
     memory = replace(NewMemory("default", memory_id, content), **more)  # type: ignore[arg-type]
     return await Memories(world.database, now).keep(HOST, memory, permit)
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.shape import show_line
-from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError
 from afterturn_client.reading import Fields, read_shape
 
@@ -20,16 +19,6 @@ class TurnReceipt:
     turn_id: str
     position: int
     duplicate: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentReceipt:
-    """The document is durable; `units`: the number of chunks. The same content is the same document."""
-
-    doc_id: str
-    position: int
-    duplicate: bool
-    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +164,6 @@ class RecallJobState:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectionReceipt:
-    """The unit says the new text, or is pinned as asked; `changed` is False when it was so. Facts of old text ended."""
-
-    unit_id: str
-    position: int
-    changed: bool
-    facts_ended: int
-
-
-@dataclass(frozen=True, slots=True)
 class Health:
     """Whether the service is ready; `raw` names the failing parts and the reasons of a degraded one."""
 
@@ -247,23 +226,6 @@ def read_documents(value: object) -> DocumentPage:
     """Read the answer of GET /api/v1/docs."""
     page = Fields.of(value, "documents")
     return DocumentPage(tuple(map(_parse_document, page.objects("docs"))), page.maybe_text("cursor"))
-
-
-def read_unit(value: object) -> Unit:
-    """Read the answer of GET /api/v1/units/{unit_id}."""
-    return read_shape(Unit, value)
-
-
-def read_correction(value: object) -> CorrectionReceipt:
-    """Read the answer of PATCH /api/v1/units/{unit_id}."""
-    fields = Fields.of(value, "correction")
-    changed, ended = fields.flag("changed"), fields.integer("facts_ended")
-    return CorrectionReceipt(fields.text("unit_id"), fields.integer("position"), changed, ended)
-
-
-def read_forgotten(value: object) -> int:
-    """Read the answer of DELETE /api/v1/units/{unit_id} with its facts: how many those were."""
-    return Fields.of(value, "forgotten").integer("facts_forgotten")
 
 
 def _parse_document(fields: Fields) -> Document:

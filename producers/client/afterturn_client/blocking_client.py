@@ -18,6 +18,7 @@ from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
 from afterturn_client.contract.lists import ListedSession, ListedTurn
+from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.contract.units import Unit
@@ -114,13 +115,13 @@ class Afterturn(Closing):
         content_hash: str | None = None,
         bank: str | None = None,
         **options: Unpack[DocumentOptions],
-    ) -> answers.DocumentReceipt:
+    ) -> DocumentReceipt:
         """Store a document: its text, or the sha256 of a file whose turns carry its `doc_id`."""
         return self._run(calls.add_document(content, content_hash, options, *self._target.place(bank)))
 
     def keep_memory(
         self, content: str, *, bank: str | None = None, **options: Unpack[memories.MemoryOptions]
-    ) -> memories.MemoryReceipt:
+    ) -> MemoryReceipt:
         """Store a single memory; one with the same `memory_id` is replaced in every field. Idempotent."""
         return self._run(memories.keep_memory(content, options, *self._target.place(bank)))
 
@@ -285,17 +286,17 @@ class Afterturn(Closing):
 
     def correct_unit(
         self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
-    ) -> answers.CorrectionReceipt:
+    ) -> CorrectionReceipt:
         """Replace a unit's text, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
         return self._run(calls.correct_unit(unit_id, content, version, *self._target.place(bank)))
 
     def end_unit(
         self, unit_id: str | UUID, ends: datetime | None, *, version: int | None = None, bank: str | None = None
-    ) -> answers.CorrectionReceipt:
+    ) -> CorrectionReceipt:
         """Set when a unit ends (None: never), if it is at `version`. Raises NotFoundError, TurnConflictError."""
         return self._run(calls.end_unit(unit_id, ends, version, *self._target.place(bank)))
 
-    def pin_unit(self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
+    def pin_unit(self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None) -> CorrectionReceipt:
         """Pin or unpin a unit: every answer of its bank contains a pinned unit. Raises NotFoundError."""
         return self._run(calls.pin_unit(unit_id, pinned, *self._target.place(bank)))
 

@@ -16,6 +16,7 @@ from afterturn_client.arguments import check_metadata, check_text, check_texts
 from afterturn_client.contract.banks import ChangedBank
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, ForgottenReceipt
 from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import ApiError, InvalidAnswerError, InvalidRequestError
@@ -119,7 +120,7 @@ class DocumentOptions(TypedDict, total=False):
 
 def add_document(
     content: str | None, content_hash: str | None, options: DocumentOptions, bank: str, timeout_s: float
-) -> ApiCall[answers.DocumentReceipt]:
+) -> ApiCall[DocumentReceipt]:
     """POST /api/v1/docs; the same content again is the same document."""
     for name, value in (("content", content), ("content_hash", content_hash), ("title", options.get("title"))):
         if value is not None:
@@ -132,7 +133,11 @@ def add_document(
     body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
     request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
     private = (content, options.get("title"), *options.get("metadata", {}).values())
-    return ApiCall(request, _parse_document_receipt, private=tuple(text for text in private if text))
+    return ApiCall(
+        request,
+        lambda value: read_shape(DocumentReceipt, value, "document"),
+        private=tuple(text for text in private if text),
+    )
 
 
 def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> ApiCall[answers.DocumentPage]:
@@ -187,42 +192,42 @@ def freshness(position: int | None, wait_ms: int, bank: str, timeout_s: float) -
 def get_unit(unit_id: str | UUID, bank: str, timeout_s: float) -> ApiCall[Unit]:
     """GET /api/v1/units/{unit_id}."""
     request = Request("GET", f"/api/v1/units/{path_segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, answers.read_unit)
+    return ApiCall(request, lambda value: read_shape(Unit, value))
 
 
 def correct_unit(
     unit_id: str | UUID, content: str, version: int | None, bank: str, timeout_s: float
-) -> ApiCall[answers.CorrectionReceipt]:
+) -> ApiCall[CorrectionReceipt]:
     """PATCH /api/v1/units/{unit_id}; repeated, it finds the new text in its place and changes nothing."""
     body = encode_json({"content": check_text("content", content), **({} if version is None else {"version": version})})
     path = f"/api/v1/units/{path_segment(unit_id)}"
     request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
-    return ApiCall(request, answers.read_correction, idempotent=version is None, private=(content,))
+    return ApiCall(request, _read_correction, idempotent=version is None, private=(content,))
 
 
 def end_unit(
     unit_id: str | UUID, ends: datetime | None, version: int | None, bank: str, timeout_s: float
-) -> ApiCall[answers.CorrectionReceipt]:
+) -> ApiCall[CorrectionReceipt]:
     """PATCH /api/v1/units/{unit_id}; repeated, it finds the same end and changes nothing."""
     end = None if ends is None else ends.isoformat()
     body = encode_json({"expires_at": end, **({} if version is None else {"version": version})})
     path = f"/api/v1/units/{path_segment(unit_id)}"
     request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
-    return ApiCall(request, answers.read_correction, idempotent=version is None)
+    return ApiCall(request, _read_correction, idempotent=version is None)
 
 
-def pin_unit(unit_id: str | UUID, pinned: bool, bank: str, timeout_s: float) -> ApiCall[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+def pin_unit(unit_id: str | UUID, pinned: bool, bank: str, timeout_s: float) -> ApiCall[CorrectionReceipt]:  # noqa: FBT001 - as sent
     """PUT or DELETE /api/v1/units/{unit_id}/pin; repeated, it changes nothing."""
     path = f"/api/v1/units/{path_segment(unit_id)}/pin"
     request = Request("PUT" if pinned else "DELETE", path, {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, answers.read_correction)
+    return ApiCall(request, _read_correction)
 
 
 def delete_unit(unit_id: str | UUID, with_facts: bool, bank: str, timeout_s: float) -> ApiCall[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
     params: dict[str, str | int] = {"bank": bank, "with_facts": str(with_facts).lower()}
     request = Request("DELETE", f"/api/v1/units/{path_segment(unit_id)}", params, timeout_s=timeout_s)
-    return ApiCall(request, answers.read_forgotten if with_facts else lambda _: 0)
+    return ApiCall(request, _count_forgotten if with_facts else lambda _: 0)
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -304,11 +309,12 @@ def _parse_receipt(turn: NewTurn, value: object) -> answers.TurnReceipt:
     return answers.TurnReceipt(turn.session_id, turn.turn_id, fields.integer("position"), fields.flag("duplicate"))
 
 
-def _parse_document_receipt(value: object) -> answers.DocumentReceipt:
-    fields = Fields.of(value, "document")
-    return answers.DocumentReceipt(
-        fields.text("doc_id"), fields.integer("position"), fields.flag("duplicate"), fields.integer("units")
-    )
+def _read_correction(value: object) -> CorrectionReceipt:
+    return read_shape(CorrectionReceipt, value, "correction")
+
+
+def _count_forgotten(value: object) -> int:
+    return read_shape(ForgottenReceipt, value, "forgotten").facts_forgotten
 
 
 def _parse_results(turns: Sequence[NewTurn], value: object) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:

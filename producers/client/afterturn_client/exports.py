@@ -1,10 +1,8 @@
 """What the package offers by name; imported when one of the names is first used."""
 
 from afterturn_client.answers import (
-    CorrectionReceipt,
     Document,
     DocumentPage,
-    DocumentReceipt,
     Health,
     RecallAnswer,
     Recalled,
@@ -31,6 +29,7 @@ from afterturn_client.contract.graph import (
     UnitLink,
 )
 from afterturn_client.contract.lists import ListedSession, ListedTurn
+from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
 from afterturn_client.contract.turns import StageStatus, TurnMessage, TurnStatus
 from afterturn_client.contract.units import Unit
@@ -67,7 +66,6 @@ from afterturn_client.lists import (
     ListedUser,
     Page,
 )
-from afterturn_client.memories import MemoryReceipt
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.turns import Message, NewTurn
 

@@ -1,12 +1,12 @@
 """Calls of single memories: one text each, written, replaced and ended by an id of the caller's choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from afterturn_client.arguments import check_metadata, check_text
 from afterturn_client.calls import ApiCall, path_segment
-from afterturn_client.reading import Fields
+from afterturn_client.contract.receipts import MemoryReceipt
+from afterturn_client.reading import read_shape
 from afterturn_client.transport import Request, encode_json
 from afterturn_client.turns import Moment, format_moment
 
@@ -27,17 +27,6 @@ class MemoryOptions(TypedDict, total=False):
     metadata: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReceipt:
-    """The memory is durable; `created`: there was none of this id; `changed`: something was written."""
-
-    memory_id: str
-    unit_id: str
-    position: int
-    created: bool
-    changed: bool
-
-
 def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: float) -> ApiCall[MemoryReceipt]:
     """POST /api/v1/memories; the same again changes nothing."""
     for name in ("memory_id", "title", "user_id"):
@@ -51,23 +40,12 @@ def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: floa
             given[name] = format_moment(moment)  # type: ignore[arg-type]  # both are moments
     named = {} if options.get("memory_id") is None else {"id": options["memory_id"]}
     body = encode_json({"bank": bank, "content": check_text("content", content), **named, **given})
-    private = (content, options.get("title"), *options.get("metadata", {}).values())
     request = Request("POST", "/api/v1/memories", body=body, timeout_s=timeout_s)
-    return ApiCall(request, _read_receipt, private=tuple(text for text in private if text))
+    private = tuple(text for text in (content, options.get("title"), *options.get("metadata", {}).values()) if text)
+    return ApiCall(request, lambda value: read_shape(MemoryReceipt, value, "memory"), private=private)
 
 
 def end_memory(memory_id: str, bank: str, timeout_s: float) -> ApiCall[None]:
     """DELETE /api/v1/memories/{id}."""
     path = f"/api/v1/memories/{path_segment(memory_id)}"
     return ApiCall(Request("DELETE", path, {"bank": bank}, timeout_s=timeout_s), lambda _: None)
-
-
-def _read_receipt(value: object) -> MemoryReceipt:
-    fields = Fields.of(value, "memory")
-    return MemoryReceipt(
-        fields.text("id"),
-        fields.text("unit_id"),
-        fields.integer("position"),
-        fields.flag("created"),
-        fields.flag("changed"),
-    )

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import httpx
 
-from afterturn_client import answers, lifecycle, memories
+from afterturn_client import answers, lifecycle
 from afterturn_client.arguments import check_name, check_seconds, check_text
 from afterturn_client.calls import ApiCall, RecallOptions
+from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
@@ -20,10 +21,10 @@ T = TypeVar("T")
 #: The answers that contain the position of a write.
 WRITTEN = (
     answers.TurnReceipt,
-    answers.DocumentReceipt,
-    answers.CorrectionReceipt,
+    DocumentReceipt,
+    CorrectionReceipt,
     lifecycle.KeptTurn,
-    memories.MemoryReceipt,
+    MemoryReceipt,
 )
 
 #: How long a recall waits for the client's own last write, in milliseconds, unless it says otherwise.

@@ -50,7 +50,7 @@ class NewTurn:
     occurred_at: Moment | None = None
     metadata: Mapping[str, str] | None = field(default=None, repr=False)
     gateway: bool | None = None
-    doc_id: str | None = None
+    doc_id: str | uuid.UUID | None = None
     tags: Sequence[str] | None = field(default=None, repr=False)
     expires_at: Moment | None = None
 
@@ -68,7 +68,7 @@ class TurnOptions(TypedDict, total=False):
     occurred_at: Moment | None
     metadata: Mapping[str, str] | None
     gateway: bool | None
-    doc_id: str | None
+    doc_id: str | uuid.UUID | None
     tags: Sequence[str] | None
     expires_at: Moment | None
 
@@ -89,7 +89,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
         occurred_at=format_moment(turn.occurred_at),
         metadata=None if turn.metadata is None else dict(turn.metadata),
         gateway=turn.gateway,
-        doc_id=turn.doc_id,
+        doc_id=turn.doc_id and str(turn.doc_id),
         tags=None if turn.tags is None else list(turn.tags),
         expires_at=format_moment(turn.expires_at),
     )

@@ -1,11 +1,11 @@
 """Documents, directives, links, reflections, and the profile of a person."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from afterturn_client.contract.banks import DirectiveDetails
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.knowledge import DirectivePage, Document, DocumentPage, ReflectionPage
+from afterturn_client.contract.receipts import DirectiveReceipt, DocumentReceipt, LinkReceipt
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
@@ -19,14 +19,7 @@ from producers.http.requests import (
     read_parameters,
 )
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
-from producers.service.knowledge import (
-    DirectiveBody,
-    DirectiveReceipt,
-    DocumentBody,
-    DocumentReceipt,
-    LinkBody,
-    LinkReceipt,
-)
+from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.paging import BankPageParameters
 from producers.service.profiles import ProfileParameters
 from store.errors import NotFound
@@ -54,7 +47,7 @@ router = APIRouter(prefix="/api/v1", tags=["knowledge"])
 )
 async def add_document(request: Request, call: TenantCall) -> Response:
     added = await call.memory.knowledge.add_document(call.grant, await read_body(request))
-    return json_response({"ok": True, **asdict(added)}, 200 if added.duplicate else 201)
+    return json_response(added, 200 if added.duplicate else 201)
 
 
 @router.get(
@@ -124,8 +117,8 @@ async def forget_document(request: Request, call: TenantCall, doc_id: DocumentId
     ),
 )
 async def set_directive(request: Request, call: TenantCall) -> Response:
-    directive, changed = await call.memory.knowledge.lay_down(call.grant, await read_body(request))
-    return json_response({"ok": True, **asdict(directive), "changed": changed}, 201 if changed else 200)
+    told = await call.memory.knowledge.lay_down(call.grant, await read_body(request))
+    return json_response(told, 201 if told.changed else 200)
 
 
 @router.get(
@@ -195,8 +188,8 @@ async def delete_directive(request: Request, call: TenantCall, directive_id: Dir
     ),
 )
 async def link_units(request: Request, call: TenantCall) -> Response:
-    changed = await call.memory.knowledge.link(call.grant, await read_body(request))
-    return json_response({"ok": True, "changed": changed}, 201 if changed else 200)
+    told = await call.memory.knowledge.link(call.grant, await read_body(request))
+    return json_response(told, 201 if told.changed else 200)
 
 
 @router.get(

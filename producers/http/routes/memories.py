@@ -1,8 +1,8 @@
 """Single memories: written, replaced, read and ended by an id of the caller's choice."""
 
-from dataclasses import asdict
 from typing import Annotated
 
+from afterturn_client.contract.receipts import MemoryReceipt
 from afterturn_client.contract.units import Unit
 from fastapi import APIRouter, Path, Request, Response
 
@@ -10,7 +10,7 @@ from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
-from producers.service.single_memories import MemoryBody, MemoryReceipt
+from producers.service.single_memories import MemoryBody
 from store.errors import NotFound
 
 MemoryId = Annotated[str, Path(description="the caller's own id of the memory, as its write answered it")]
@@ -35,8 +35,8 @@ router = APIRouter(prefix="/api/v1", tags=["memories"])
     ),
 )
 async def write_memory(request: Request, call: TenantCall) -> Response:
-    name, kept = await call.memory.memories.keep(call.grant, await read_body(request))
-    return json_response({"ok": True, "id": name, **asdict(kept)}, 201 if kept.created else 200)
+    kept = await call.memory.memories.keep(call.grant, await read_body(request))
+    return json_response(kept, 201 if kept.created else 200)
 
 
 @router.get(

@@ -1,9 +1,9 @@
 """Single units: one with its provenance, one corrected, one pinned, one forgotten."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from afterturn_client.contract.erasures import ErasureReceipt
+from afterturn_client.contract.receipts import CorrectionReceipt, ForgottenReceipt
 from afterturn_client.contract.units import Unit
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -21,7 +21,6 @@ from producers.http.requests import (
 )
 from producers.http.routes.erasures import ERASING, answer_receipt
 from producers.service.units import CorrectionBody
-from producers.service.wire import Done, WritePosition
 from store.errors import ConcurrencyError, IsReflection, NotFound
 
 UnitId = Annotated[str, describe_id("the unit")]
@@ -39,25 +38,6 @@ class ForgetParameters(BankParameters):
     )
     erase: bool = Field(
         False, description="whether to erase the unit from the log, too, for good; `with_facts` has no effect then"
-    )
-
-
-class CorrectionReceipt(Done):
-    """The unit has the new text, end or pin."""
-
-    unit_id: str = Field(description="id of the unit")
-    position: WritePosition
-    changed: bool = Field(description="false where the unit had this text, end or pin before")
-    facts_ended: int = Field(description="number of facts that ended with the old text or end")
-
-
-class ForgottenAnswer(Done):
-    """The unit is forgotten."""
-
-    unit_id: str = Field(description="id of the unit")
-    position: WritePosition
-    facts_forgotten: int = Field(
-        description="number of facts that were forgotten with it, since nothing else says them"
     )
 
 
@@ -96,8 +76,8 @@ async def get_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Respo
 )
 async def correct_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
     bank = read_parameters(request, BankParameters).bank
-    done = await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), await read_body(request))
-    return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
+    body = await read_body(request)
+    return json_response(await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), body))
 
 
 @router.put(
@@ -132,8 +112,7 @@ async def unpin_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Res
 
 async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinned: bool) -> Response:
     bank = read_parameters(request, BankParameters).bank
-    done = await call.memory.revisions.pin(call.grant, bank, parse_identifier(unit_id), pinned=pinned)
-    return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
+    return json_response(await call.memory.revisions.pin(call.grant, bank, parse_identifier(unit_id), pinned=pinned))
 
 
 @router.delete(
@@ -148,7 +127,7 @@ async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinne
         {
             204: DescribedAnswer("the unit is forgotten"),
             200: DescribedAnswer(
-                "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenAnswer, ErasureReceipt)
+                "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenReceipt, ErasureReceipt)
             ),
             202: ERASING,
         },
@@ -166,4 +145,4 @@ async def forget_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Re
     )
     if not asked.with_facts:
         return Response(status_code=204)
-    return json_response({"ok": True, "unit_id": unit_id, "position": done.position, "facts_forgotten": done.facts})
+    return json_response(done)

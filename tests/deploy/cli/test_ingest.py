@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -113,7 +114,7 @@ def test_a_text_is_taken_in_whole_once_when_it_is_said_to_be_a_document(stacked:
     file = stacked.write("journey.md", b"\xef\xbb\xbf" + text.encode())
     first, status = stacked.counted(file, "--format", "document", "--bank", "work")
     assert (first["read"], first["accepted"], first["bad_lines"]) == (1, 1, [])
-    assert (first["doc_id"], first["units"]) == ("doc-0", 1)
+    assert (first["doc_id"], first["units"]) == (str(UUID(int=0)), 1)
     [sent] = [seen.json for seen in stacked.server.seen]
     assert (sent, status) == ({"bank": "work", "content": text, "title": "journey.md"}, 0)
     again, status = stacked.counted(file, "--format", "document", "--bank", "work")
@@ -145,9 +146,9 @@ def test_a_file_is_a_document_that_its_turns_name_once_in_every_bank_it_goes_to(
     file = stacked.write("talk.jsonl", data)
     assert stacked.counted(file)[0]["accepted"] == 3
     digest = hashlib.sha256(data.encode()).hexdigest()
-    assert stacked.double.documents == {("default", digest): "doc-0", ("other", digest): "doc-1"}
+    assert stacked.double.documents == {("default", digest): str(UUID(int=0)), ("other", digest): str(UUID(int=1))}
     named = [turn["doc_id"] for seen in stacked.server.seen for turn in seen.json.get("turns", [])]
-    assert named == ["doc-0", "doc-1", "doc-0"]
+    assert named == [str(UUID(int=0)), str(UUID(int=1)), str(UUID(int=0))]
 
 
 def test_sessions_and_banks_of_a_transcript_are_the_files_name_and_the_option(stacked: Stacked) -> None:

@@ -55,15 +55,17 @@ def test_show_looks_through_all_pages_and_says_when_nothing_is_called_so(server:
 
 
 def test_a_turn_is_shown_with_its_stages_and_what_was_said(server: Loopback, data: Path) -> None:
-    message = {"unit_id": "u", "ordinal": 0, "role": "user", "name": None, "content": "hello", "occurred_at": AT}
+    message = {"unit_id": ID, "ordinal": 0, "role": "user", "name": None, "content": "hello", "occurred_at": AT}
+    message |= {"parts": [], "cut": False}
     stage = {"status": "done", "attempts": 1, "updated_at": AT, "error": None}
-    turn = {"position": 7, "accepted_at": AT, "stages": {"extraction": stage}, "messages": [message]}
+    turn = {"id": ID, "position": 7, "accepted_at": AT, "stages": {"extraction": stage}, "messages": [message]}
     server.answers(JSONResponse(turn))
     told = json.loads(run(data, "turns", "show", "monday", "1", "--json").stdout)
     assert (told["messages"], told["stages"]["extraction"]["status"]) == ([message], "done")
     assert "hello" in run(data, "turns", "show", "monday", "1").stdout
 
 
+ID = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 OWNER = {"user": None, "agent": None}
 BANK = {"bank": "household", "scope": "host", **OWNER, "language": "en", "settled": True, "expires_at": None}
 UNIT = {"unit_id": "u", "kind": "experience", "text": "We fly on Friday", "cut": False, "origin": "message"}
