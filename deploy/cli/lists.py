@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from afterturn_client import Afterturn, Page
@@ -16,7 +17,7 @@ from deploy.cli.existence import BANKS_SEARCHED, describe_missing
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import exit_with, print_fields, print_rows
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
-from deploy.cli.user_names import resolve_user
+from deploy.cli.user_names import parse_user_id, resolve_user
 from deploy.notices import print_notice
 
 #: Rows per request, and the default length of a list.
@@ -223,11 +224,12 @@ def _open_client(data: Path | None, bank: str) -> Iterator[Afterturn]:
 
 def _find_row(read: Callable[..., Page[Any]], value: str, *fields: str) -> Any:
     """Return the first row of a list that has this value in one of these fields; exits 1 when there is none."""
+    wanted: set[str | UUID | None] = {value, parse_user_id(value)} - {None}
     cursor = None
     while True:
         page = read(cursor=cursor)
         for row in page.rows:
-            if value in [getattr(row, name) for name in fields]:
+            if not wanted.isdisjoint(getattr(row, name) for name in fields):
                 return row
         if (cursor := page.cursor) is None:
             raise exit_with(f"the key reaches nothing that is called {value!r}", 1)

@@ -21,7 +21,7 @@ def resolve_user(client: Afterturn, given: str) -> str:
     """Return the name of a user of this id, where the key reads it, else the text itself: a name may be a uuid, too."""
     user = parse_user_id(given)
     listed = () if user is None else _list_users(client)
-    return next((one.name for one in listed if one.user == str(user) and one.name is not None), given)
+    return next((one.name for one in listed if one.user == user and one.name is not None), given)
 
 
 def is_known_user(client: Afterturn, name: str) -> bool:

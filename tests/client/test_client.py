@@ -72,7 +72,7 @@ async def test_a_turn_is_sent_as_the_contract_says(server: Loopback, twin: Twin)
 
 async def test_a_document_is_sent_and_listed_with_what_is_said_of_it(server: Loopback, twin: Twin) -> None:
     listed = {
-        "doc_id": "d",
+        "doc_id": str(SOURCE),
         "content_hash": None,
         "title": "house.md",
         "metadata": {"room": "cellar"},
@@ -90,7 +90,7 @@ async def test_a_document_is_sent_and_listed_with_what_is_said_of_it(server: Loo
     said = {"title": "house.md", "metadata": {"room": "cellar"}, "occurred_at": at, "user_id": "ana"}
     assert (await twin(client, "add_document", TEXT, bank="b", **said)).units == 3
     page = await twin(client, "list_documents", bank="b", limit=1)
-    [found] = page.documents
+    [found] = page.docs
     assert (found.title, found.metadata, found.occurred_at, page.cursor) == ("house.md", {"room": "cellar"}, at, "1.f")
     assert (await twin(client, "list_documents", bank="b", limit=1, cursor=page.cursor)).cursor is None
     added, first, second = server.seen
@@ -245,7 +245,11 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
             )
         if seen.method == "DELETE":
             with_facts = seen.params["with_facts"] == "true"
-            return JSONResponse({"facts_forgotten": 2}) if with_facts else Response(status_code=204)
+            return (
+                JSONResponse({"unit_id": str(SOURCE), "position": 9, "facts_forgotten": 2})
+                if with_facts
+                else Response(status_code=204)
+            )
         if seen.method == "PATCH":
             assert seen.json == {"content": "new words", "version": 2}
             return JSONResponse({"ok": True, "unit_id": str(SOURCE), "position": 9, "changed": True, "facts_ended": 1})
@@ -374,16 +378,25 @@ async def test_lists_are_read_page_by_page(server: Loopback, twin: Twin) -> None
     at = "2026-01-02T03:04:05Z"
     session = {"session_id": "s", "turns": 1, "messages": 2, "last_position": 7, "updated_at": at}
     turn = {"turn_id": "t", "position": 7, "accepted_at": at, "messages": 2}
-    unit = {"unit_id": "u", "kind": "experience", "text": TEXT, "cut": False}
-    directive = {"directive_id": "d", "name": "tone", "content": TEXT, "priority": 1, "laid_down_by": None}
+    said = {
+        "session_id": "s",
+        "turn_id": "t",
+        "ordinal": 0,
+        "role": None,
+        "name": None,
+        "occurred_at": at,
+        "position": 7,
+    }
+    unit = {"unit_id": str(SOURCE), "kind": "experience", "text": TEXT, "cut": False, "origin": "message", **said}
+    directive = {"directive_id": str(SOURCE), "name": "tone", "content": TEXT, "priority": 1, "laid_down_by": None}
     rows = {
         "banks": {"bank": "b", "scope": "host", **OWNER, "language": "auto", "settled": True, "expires_at": None},
         "sessions": session,
         "turns": turn,
         "units": unit,
-        "users": {"user": "id", "name": None},
+        "users": {"user": str(SOURCE), "name": None},
         "directives": directive,
-        "reflections": {"reflection_id": "r", "content": TEXT, "updated_at": at},
+        "reflections": {"reflection_id": str(SOURCE), "content": TEXT, "updated_at": at},
     }
     client = twin.client(server.url)
     for name, row in rows.items():

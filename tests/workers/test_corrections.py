@@ -132,7 +132,7 @@ async def test_whoever_saw_another_version_is_refused_and_of_many_at_once_one_wi
     _, unit = await told(world)
     tries = (units(world).correct(HOST, "default", unit, f"I live in town {n}.", version=1) for n in range(4))
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
-    assert sorted(type(one).__name__ for one in outcomes) == ["ConcurrencyError"] * 3 + ["Corrected"]
+    assert sorted(type(one).__name__ for one in outcomes) == ["ConcurrencyError"] * 3 + ["CorrectionReceipt"]
     assert (await units(world).get(HOST, "default", unit)).version == 2
     with pytest.raises(ConcurrencyError):
         await units(world).correct(HOST, "default", unit, "I live in Faro.", version=1)

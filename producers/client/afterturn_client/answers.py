@@ -22,27 +22,6 @@ class TurnReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A stored document: metadata and number of units."""
-
-    doc_id: str
-    content_hash: str | None
-    title: str | None = field(repr=False)
-    metadata: Mapping[str, str] = field(repr=False)
-    occurred_at: datetime | None
-    updated_at: datetime
-    units: int
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentPage:
-    """Documents of a bank, and the cursor of the next page; None on the last."""
-
-    documents: tuple[Document, ...]
-    cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class RefusedTurn:
     """A refused turn of a batch, with the error; the other turns are not affected."""
 
@@ -220,25 +199,6 @@ def read_job_state(value: object) -> RecallJobState:
     fields = Fields.of(value, "recall job")
     result = fields.values.get("result")
     return RecallJobState(fields.text("status"), None if result is None else read_recall(result))
-
-
-def read_documents(value: object) -> DocumentPage:
-    """Read the answer of GET /api/v1/docs."""
-    page = Fields.of(value, "documents")
-    return DocumentPage(tuple(map(_parse_document, page.objects("docs"))), page.maybe_text("cursor"))
-
-
-def _parse_document(fields: Fields) -> Document:
-    metadata = fields.object("metadata")
-    return Document(
-        doc_id=fields.text("doc_id"),
-        content_hash=fields.maybe_text("content_hash"),
-        title=fields.maybe_text("title"),
-        metadata={name: metadata.text(name) for name in metadata.values},
-        occurred_at=fields.maybe_moment("occurred_at"),
-        updated_at=fields.moment("updated_at"),
-        units=fields.integer("units"),
-    )
 
 
 def _parse_directive(fields: Fields) -> Directive:

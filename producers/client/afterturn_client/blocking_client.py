@@ -12,12 +12,13 @@ from afterturn_client.attempts import make_attempts_blocking
 from afterturn_client.calls import ApiCall, DocumentOptions, ProfileOptions, RecallOptions
 from afterturn_client.closing import Closing
 from afterturn_client.commands import run_command
-from afterturn_client.contract.banks import BankDetails, ChangedBank, DirectiveDetails
+from afterturn_client.contract.banks import BankDetails, ChangedBank, DirectiveDetails, ListedBank
 from afterturn_client.contract.commands import CommandReceipt
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
-from afterturn_client.contract.lists import ListedSession, ListedTurn
+from afterturn_client.contract.knowledge import Directive, DocumentPage, Reflection
+from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.turns import TurnStatus
@@ -129,13 +130,11 @@ class Afterturn(Closing):
         """Delete a memory, and facts derived from it alone. Raises NotFoundError."""
         return self._run(memories.end_memory(memory_id, *self._target.place(bank)))
 
-    def list_documents(
-        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> answers.DocumentPage:
+    def list_documents(self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None) -> DocumentPage:
         """List a bank's documents, those written last first; `cursor` is that of the previous page."""
         return self._run(calls.list_documents(cursor, limit, *self._target.place(bank)))
 
-    def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedBank]:
+    def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[ListedBank]:
         """List the banks that the key can read, by name; `cursor` is that of the previous page."""
         return self._run(self._target.list_rows(lists.BANKS, cursor, limit, None))
 
@@ -160,7 +159,7 @@ class Afterturn(Closing):
         origin: str | None = None,
         doc_id: str | UUID | None = None,
         user_id: str | None = None,
-    ) -> lists.Page[lists.ListedUnit]:
+    ) -> lists.Page[ListedUnit]:
         """List a bank's units in the order of their ids; `cursor` is that of the previous page.
 
         `origin` chooses those that are a `message`, an `extraction` (a fact), a `document` (a chunk) or a `memory`;
@@ -169,19 +168,19 @@ class Afterturn(Closing):
         chosen = {"origin": origin, "doc_id": doc_id, "user_id": user_id}
         return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank, **chosen))
 
-    def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
+    def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[ListedUser]:
         """List the users that the key can read; `cursor` is that of the previous page."""
         return self._run(self._target.list_rows(lists.USERS, cursor, limit, None))
 
     def list_directives(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedDirective]:
+    ) -> lists.Page[Directive]:
         """List a bank's directives, the most important first; `cursor` is that of the previous page."""
         return self._run(self._target.list_rows(lists.DIRECTIVES, cursor, limit, bank))
 
     def list_reflections(
         self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
-    ) -> lists.Page[lists.ListedReflection]:
+    ) -> lists.Page[Reflection]:
         """List a bank's reflections, the newest first; `cursor` is that of the previous page."""
         return self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
 

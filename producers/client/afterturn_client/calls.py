@@ -16,6 +16,7 @@ from afterturn_client.arguments import check_metadata, check_text, check_texts
 from afterturn_client.contract.banks import ChangedBank
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.knowledge import DocumentPage
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, ForgottenReceipt
 from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.contract.units import Unit
@@ -140,10 +141,11 @@ def add_document(
     )
 
 
-def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> ApiCall[answers.DocumentPage]:
+def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> ApiCall[DocumentPage]:
     """GET /api/v1/docs; one page, those written last first."""
     params: dict[str, str | int] = {"bank": bank, "limit": limit, **({"cursor": cursor} if cursor else {})}
-    return ApiCall(Request("GET", "/api/v1/docs", params, timeout_s=timeout_s), answers.read_documents)
+    request = Request("GET", "/api/v1/docs", params, timeout_s=timeout_s)
+    return ApiCall(request, lambda value: read_shape(DocumentPage, value, "documents"))
 
 
 def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> ApiCall[TurnStatus]:

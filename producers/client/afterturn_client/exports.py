@@ -1,8 +1,6 @@
 """What the package offers by name; imported when one of the names is first used."""
 
 from afterturn_client.answers import (
-    Document,
-    DocumentPage,
     Health,
     RecallAnswer,
     Recalled,
@@ -28,7 +26,10 @@ from afterturn_client.contract.graph import (
     MentionPage,
     UnitLink,
 )
-from afterturn_client.contract.lists import ListedSession, ListedTurn
+from afterturn_client.contract.knowledge import Directive as ListedDirective
+from afterturn_client.contract.knowledge import Document, DocumentPage
+from afterturn_client.contract.knowledge import Reflection as ListedReflection
+from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
 from afterturn_client.contract.turns import StageStatus, TurnMessage, TurnStatus
@@ -60,10 +61,6 @@ from afterturn_client.errors import (
 )
 from afterturn_client.lifecycle import KeptTurn, PreparedTurn
 from afterturn_client.lists import (
-    ListedDirective,
-    ListedReflection,
-    ListedUnit,
-    ListedUser,
     Page,
 )
 from afterturn_client.retry import RetryPolicy

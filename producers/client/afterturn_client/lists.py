@@ -1,16 +1,18 @@
 """Calls of the service's lists and their pages. No repr shows a remembered text."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from afterturn_client.calls import ApiCall
 from afterturn_client.contract.banks import ListedBank
-from afterturn_client.contract.lists import ListedSession, ListedTurn
+from afterturn_client.contract.knowledge import Directive, Reflection
+from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
+from afterturn_client.contract.shape import Shape
 from afterturn_client.reading import Fields, read_shape
 from afterturn_client.transport import Request
 
+S = TypeVar("S", bound=Shape)
 T = TypeVar("T")
 
 
@@ -23,92 +25,36 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class ListedUnit:
-    """A unit; where `cut`, `text` is the beginning of its text. `raw` holds all fields of the list."""
-
-    unit_id: str
-    kind: str
-    text: str = field(repr=False)
-    cut: bool
-    raw: Mapping[str, Any] = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedUser:
-    """A user by id, and by name where that is known."""
-
-    user: str
-    name: str | None = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedDirective:
-    """A standing instruction of a bank."""
-
-    directive_id: str
-    name: str = field(repr=False)
-    content: str = field(repr=False)
-    priority: int
-    laid_down_by: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedReflection:
-    """A reflection of a bank: a text derived from several of its facts."""
-
-    reflection_id: str
-    content: str = field(repr=False)
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ListKind(Generic[T]):
-    """A kind of list: its path, the name of its rows, whether it is of one bank, and the parser of a row."""
+class ListKind(Generic[S]):
+    """A kind of list: its path, the name of its rows, whether it is of one bank, and the shape of a row."""
 
     name: str
     of_bank: bool
-    read: Callable[[Fields], T]
+    row: type[S]
 
-    def page(self, value: object) -> Page[T]:
+    def page(self, value: object) -> Page[S]:
         """Return the page that a reply holds."""
         fields = Fields.of(value, self.name)
-        return Page(tuple(map(self.read, fields.objects(self.name))), fields.maybe_text("cursor"))
+        rows = tuple(read_shape(self.row, one.values, one.what) for one in fields.objects(self.name))
+        return Page(rows, fields.maybe_text("cursor"))
 
 
 def call_list(
-    kind: ListKind[T],
+    kind: ListKind[S],
     cursor: str | None,
     limit: int,
     place: Mapping[str, str],
     timeout_s: float,
-) -> ApiCall[Page[T]]:
+) -> ApiCall[Page[S]]:
     """GET /api/v1/banks, sessions, turns, units, users, directives or reflections: one page; `place` says of what."""
     params: dict[str, str | int] = {"limit": limit, **place, **({"cursor": cursor} if cursor else {})}
     return ApiCall(Request("GET", f"/api/v1/{kind.name}", params, timeout_s=timeout_s), kind.page)
 
 
-def _read_unit(fields: Fields) -> ListedUnit:
-    shown = fields.text("unit_id"), fields.text("kind"), fields.text("text")
-    return ListedUnit(*shown, fields.flag("cut"), fields.values)
-
-
-def _read_user(fields: Fields) -> ListedUser:
-    return ListedUser(fields.text("user"), fields.maybe_text("name"))
-
-
-def _read_directive(fields: Fields) -> ListedDirective:
-    shown = fields.text("directive_id"), fields.text("name"), fields.text("content")
-    return ListedDirective(*shown, fields.integer("priority"), fields.maybe_text("laid_down_by"))
-
-
-def _read_reflection(fields: Fields) -> ListedReflection:
-    return ListedReflection(fields.text("reflection_id"), fields.text("content"), fields.moment("updated_at"))
-
-
-BANKS = ListKind("banks", False, lambda row: read_shape(ListedBank, row.values, row.what))
-SESSIONS = ListKind("sessions", True, lambda row: read_shape(ListedSession, row.values, row.what))
-TURNS = ListKind("turns", True, lambda row: read_shape(ListedTurn, row.values, row.what))
-UNITS = ListKind("units", True, _read_unit)
-USERS = ListKind("users", False, _read_user)
-DIRECTIVES = ListKind("directives", True, _read_directive)
-REFLECTIONS = ListKind("reflections", True, _read_reflection)
+BANKS = ListKind("banks", False, ListedBank)
+SESSIONS = ListKind("sessions", True, ListedSession)
+TURNS = ListKind("turns", True, ListedTurn)
+UNITS = ListKind("units", True, ListedUnit)
+USERS = ListKind("users", False, ListedUser)
+DIRECTIVES = ListKind("directives", True, Directive)
+REFLECTIONS = ListKind("reflections", True, Reflection)

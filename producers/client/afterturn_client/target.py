@@ -11,11 +11,13 @@ from afterturn_client import answers, lifecycle
 from afterturn_client.arguments import check_name, check_seconds, check_text
 from afterturn_client.calls import ApiCall, RecallOptions
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
+from afterturn_client.contract.shape import Shape
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.transport import check_base_url, check_way, key_options
 
+S = TypeVar("S", bound=Shape)
 T = TypeVar("T")
 
 #: The answers that contain the position of a write.
@@ -89,8 +91,8 @@ class ServiceTarget:
         return self.name_bank(bank), self.timeout_s
 
     def list_rows(
-        self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, **chosen: str | UUID | None
-    ) -> ApiCall[Page[T]]:
+        self, kind: ListKind[S], cursor: str | None, limit: int, bank: str | None, **chosen: str | UUID | None
+    ) -> ApiCall[Page[S]]:
         """Build the call that reads a page of a list; `chosen` says by which fields its rows are chosen."""
         place = {"bank": self.name_bank(bank)} if kind.of_bank else {}
         place |= {name: str(value) for name, value in chosen.items() if value is not None}

@@ -68,7 +68,16 @@ def test_a_turn_is_shown_with_its_stages_and_what_was_said(server: Loopback, dat
 ID = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 OWNER = {"user": None, "agent": None}
 BANK = {"bank": "household", "scope": "host", **OWNER, "language": "en", "settled": True, "expires_at": None}
-UNIT = {"unit_id": "u", "kind": "experience", "text": "We fly on Friday", "cut": False, "origin": "message"}
+UNIT = {"unit_id": ID, "kind": "experience", "text": "We fly on Friday", "cut": False, "origin": "message"}
+UNIT |= {
+    "session_id": "s",
+    "turn_id": "t",
+    "ordinal": 0,
+    "role": "user",
+    "name": None,
+    "occurred_at": AT,
+    "position": 1,
+}
 
 
 def test_units_are_listed_as_the_service_has_them(server: Loopback, data: Path) -> None:

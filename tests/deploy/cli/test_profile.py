@@ -14,12 +14,14 @@ from tests.client.loopback import Loopback
 from tests.client.twins import FACT
 from tests.deploy.native_double import NativeDouble, stand_in
 
-BEFORE = {**FACT, "value": "Porto", "text": "Ana lives in [b]Porto\x1b[31m.", "until": "2026-02-01T00:00:00Z"}
+NOW = {**FACT, "deletion_proposed_by": []}
+BEFORE = {**NOW, "value": "Porto", "text": "Ana lives in [b]Porto\x1b[31m.", "until": "2026-02-01T00:00:00+00:00"}
 TOLD: dict[str, Any] = {
     "names": ["Ana Lima"],
-    "facts": [{**FACT, "history": [BEFORE]}],
+    "facts": [{**NOW, "history": [BEFORE]}],
     "beside": [{"name": "Bo", "kind": "person", "units": 4}],
     "whole": False,
+    "ended": [],
     "cursor": "next",
     "has_more": True,
 }

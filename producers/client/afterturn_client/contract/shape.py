@@ -18,7 +18,7 @@ def _read_field_docs(shape: type["Shape"]) -> list[tuple[str, str]]:
     """Return the fields that a class adds, each with the docstring below it."""
     (read,) = ast.parse(inspect.getsource(shape)).body
     return [
-        (one.target.id, inspect.cleandoc(text.value.value))
+        (one.target.id, inspect.cleandoc(str(text.value.value)))
         for one, text in pairwise(read.body if isinstance(read, ast.ClassDef) else ())
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
