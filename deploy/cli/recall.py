@@ -1,16 +1,17 @@
 """`afterturn recall`: search memory with a question."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 from afterturn_client import RecallAnswer, Recalled
-from afterturn_client.answers import Directive, Evidence
 from afterturn_client.calls import RecallOptions
+from afterturn_client.contract.knowledge import Directive
+from afterturn_client.contract.recall import Evidence, Explanation
 from rich.text import Text
 
 from deploy.cli.options import DataOption, JsonOption
@@ -178,7 +179,7 @@ def _parse_optional_time(text: str | None, option: str) -> datetime | None:
 def _build_trace_table(found: RecallAnswer) -> ResultTable:
     """Return a table of the duration of each step and the total."""
     table = ResultTable("step", "ms", "share", numbers=["ms", "share"])
-    for step, took in found.raw.get("trace", {}).items():
+    for step, took in (found.trace or {}).items():
         table.add_values(step, f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")
     table.add_values("all", f"{found.took_ms:.2f}", "")
     return table
@@ -209,7 +210,7 @@ def _render_directive(one: Directive) -> Text:
 
 
 def _render_result(rank: int, one: Recalled, *, explain: bool) -> Text:
-    when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
+    when = f"{one.occurred_at:%Y-%m-%d %H:%M}"
     place = "/".join(part for part in (one.bank, one.session_id, one.turn_id) if part)
     who = one.name or one.role or one.kind
     sure = "" if one.confidence is None else f"{one.confidence:.0%} sure"
@@ -223,8 +224,8 @@ def _render_result(rank: int, one: Recalled, *, explain: bool) -> Text:
     return shown
 
 
-def _describe_score(explain: Mapping[str, Any]) -> str:
+def _describe_score(explain: Explanation) -> str:
     """Return the summands of a score as text: each arm's part with its rank, and each rule's change."""
-    gave = {name: (one["score"] * one["weight"], one["rank"]) for name, one in explain.get("arms", {}).items()}
+    gave = {name: (one.score * one.weight, one.rank) for name, one in explain.arms.items()}
     arms = [f"{name} {by:.3f} (no. {rank})" for name, (by, rank) in gave.items() if by]
-    return ", ".join([*arms, *(f"{name} {by:+.3f}" for name, by in explain.get("moved", {}).items())])
+    return ", ".join([*arms, *(f"{name} {by:+.3f}" for name, by in explain.moved.items())])

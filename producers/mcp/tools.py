@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.recall import Message, Recalled
 from afterturn_client.reference import escape_line
 
 from producers.mcp.arguments import (
@@ -22,7 +23,7 @@ from producers.mcp.arguments import (
 )
 from producers.service.bodies import parse_body
 from producers.service.memory import MemoryFacade
-from producers.service.recall_json import MOST_BYTES, RecalledUnit, ReferenceMessage, answer_as_json
+from producers.service.recall_json import MOST_BYTES, answer_as_json
 from producers.service.wire import Done, WireModel
 from producers.turns.directories import DirectoryQuery
 from producers.turns.requests import KeptTurn, PreparedTurn
@@ -54,8 +55,8 @@ class Found(WireModel):
     """What was found, best first; `reference` is a message for the prompt, framed as untrusted data."""
 
     project: str
-    results: list[RecalledUnit]
-    reference: ReferenceMessage | None
+    results: list[Recalled]
+    reference: Message | None
 
 
 class Remembered(Done):

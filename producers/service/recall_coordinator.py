@@ -12,6 +12,7 @@ from uuid import UUID
 
 from afterturn_client.contract.freshness import UNWRITTEN, Freshness
 from afterturn_client.contract.knowledge import Directive
+from afterturn_client.contract.recall import NO_EVIDENCE, Evidence
 from afterturn_client.reference import FrameForm
 from pydantic import AfterValidator, Field, model_validator
 
@@ -42,7 +43,7 @@ from store.recall.budget import fit_with_pins
 from store.recall.pinned_arm import limit_pinned
 from store.recall.preparation import DIRECTIVES
 from store.recall.printing import AnswerPrinter
-from store.recall.query import MOST_K, Evidence, RecallAnswer, Recalled, RecallQuery, TimeOf
+from store.recall.query import MOST_K, RecallAnswer, Recalled, RecallQuery, TimeOf
 from store.recall.recaller import OPTIONAL_PARTS
 from store.tenancy.keys import Grant
 
@@ -232,7 +233,7 @@ class RecallResult:
     trace: Mapping[str, float] = field(default_factory=dict)
     degraded: Sequence[str] = ()
     directives: Sequence[Directive] = ()
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: Evidence = NO_EVIDENCE
     bank_known: bool = True
     form: FrameForm = "lines"
     tokens: int = 0
@@ -317,7 +318,7 @@ class RecallCoordinator:
     ) -> RecallAnswer:
         asked = [replace(query, bank=bank, merged=True, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
-        best, room, read, unembedded = Evidence(), query.max_tokens, 0, 0
+        best, room, read, unembedded = NO_EVIDENCE, query.max_tokens, 0, 0
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
             answers = await gather_or_cancel(*(self.search_bank(host, one, recaller) for one in some))

@@ -1,12 +1,12 @@
 """Answers recalls at once or through a worker, with their freshness."""
 
 import time
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.recall import RecallJob
 
 from producers import fair_queue, metrics
 from producers.errors import FieldProblem, Invalid
@@ -19,16 +19,8 @@ from producers.service.recall_coordinator import RecallBody, RecallJobBody, Reca
 from producers.settings import ApiSettings
 from store.errors import NotFound
 from store.ledger.freshness import compute_poll_delay
-from store.recall.jobs import RecallJob
+from store.recall.jobs import RecallJob as StoredJob
 from store.tenancy.keys import Grant
-
-
-@dataclass(frozen=True, slots=True)
-class JobTicket:
-    """The id of a recall job, and its expiry."""
-
-    job_id: UUID
-    expires_at: datetime
 
 
 class RecallService:
@@ -74,7 +66,7 @@ class RecallService:
         target = await self._dependencies.recall_coordinator.choose_target(grant, body, bank)
         return {"bank": bank} | ({} if target is None else {"target": str(target)})
 
-    async def request_recall(self, grant: Grant, asked: Any, job: UUID | None = None) -> JobTicket:
+    async def request_recall(self, grant: Grant, asked: Any, job: UUID | None = None) -> RecallJob:
         """Open a recall job, which a worker answers; `recall_job` returns the answer until it expires.
 
         A `job` id that exists already opens no second job.
@@ -87,11 +79,11 @@ class RecallService:
             whose = await (self._resolve_banks(grant, body) if body.across_banks else self._resolve_bank(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
-            ticket = await self._dependencies.jobs.open(grant.host_id, request, ttl, most_waiting=waiting, job=job)
-        self._dependencies.notifier.notify_job(grant.host_id, ticket[0])
-        return JobTicket(*ticket)
+            opened, end = await self._dependencies.jobs.open(grant.host_id, request, ttl, most_waiting=waiting, job=job)
+        self._dependencies.notifier.notify_job(grant.host_id, opened)
+        return RecallJob(job_id=opened, expires_at=end)
 
-    async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:
+    async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> StoredJob:
         """Return the state of a recall job, after waiting for its end at most `wait_ms`. Raises NotFound."""
         begun = time.monotonic()
         while True:
@@ -125,7 +117,7 @@ class RecallService:
         bank = await self._dependencies.reach(grant, bank)
         return await self._dependencies.recall_coordinator.freshness(grant.host_id, bank, position, wait_ms)
 
-    async def _read_job(self, grant: Grant, job: UUID) -> RecallJob:
+    async def _read_job(self, grant: Grant, job: UUID) -> StoredJob:
         """Return a job that the grant may see; a foreign one does not exist."""
         found = await self._dependencies.jobs.read(grant.host_id, job)
         if not all([await reaches_bank(self._dependencies.banks, grant, bank) for bank in found.banks]):

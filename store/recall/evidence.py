@@ -13,12 +13,12 @@ import math
 from collections.abc import Collection
 
 import numpy as np
+from afterturn_client.contract.recall import NO_EVIDENCE, About, Evidence
 from numpy.typing import NDArray
 
 from store.recall.asked_facts import find_asked_facts
 from store.recall.fusion import Ranking
 from store.recall.pool import CandidatePool
-from store.recall.query import About, Evidence
 from store.recall.question import Question
 from store.recall.settings import EvidenceSettings
 
@@ -41,13 +41,13 @@ def weigh_evidence(
     `named` are the speakers of the bank whom the question names; `mean_length` is that of the bank's units, in words.
     """
     if not len(pool):
-        return Evidence()
+        return NO_EVIDENCE
     floor = settings.agent_floor if pool.is_agents else settings.floor
     floor += LONGER * math.log(max(1.0, mean_length / BRIEF))
     says_something = any(len(word) > 1 for word in question.words) or find_asked_facts(question.text) is not None
     on_topic = ranking.judged.max() >= floor and says_something
     about = _judge_speaker(ranking.judged, pool, named, settings.margin)
-    return Evidence(float(ranking.before_pins.max()), bool(on_topic), about)
+    return Evidence(top=float(ranking.before_pins.max()), on_topic=bool(on_topic), about=about)
 
 
 def _judge_speaker(

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from afterturn_client.contract.recall import ArmScore, Explanation
 from numpy.typing import NDArray
 
 from store.recall.pool import CandidatePool
-from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
 from store.recall.rules import BY_PLACE, PINNED, PINS, RULES, raise_pinned
 
@@ -51,10 +51,13 @@ class Ranking:
     def explain(self, index: int) -> Explanation:
         """Return how each arm ranked a unit and how far each rule moved it, which together make up its score."""
         arms = {
-            name: ArmScore(1 + int(np.sum(scores > scores[index])), float(scores[index]), self.weights[name])
+            name: ArmScore(
+                rank=1 + int(np.sum(scores > scores[index])), score=float(scores[index]), weight=self.weights[name]
+            )
             for name, scores in self.arms.items()
         }
-        return Explanation(arms, {name: float(by[index]) for name, by in self.moved.items() if by[index]})
+        moved = {name: float(by[index]) for name, by in self.moved.items() if by[index]}
+        return Explanation(arms=arms, moved=moved)
 
 
 def fuse_scores(

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.knowledge import Directive
+from afterturn_client.contract.recall import NO_EVIDENCE, Evidence, Explanation
 from afterturn_client.reference import FrameForm
 
 #: Most units of an answer.
@@ -78,23 +79,6 @@ class RecallQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmScore:
-    """One arm's view of a unit: its rank, from 1, among the units compared, its raw score, and the score's weight."""
-
-    rank: int
-    score: float
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The parts of a unit's score: each arm's score, and by how much each rule moved the sum."""
-
-    arms: Mapping[str, ArmScore]
-    moved: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Recalled:
     """One unit of an answer; `session_name`, `turn_name` and `turn_names` are the agent's own names.
 
@@ -133,24 +117,6 @@ class Recalled:
         return bool(self.successors) or self.withdrawn
 
 
-About = Literal["named", "other_speaker"]
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Flags of how likely an answer holds the information asked for; no unit is left out because of them.
-
-    `top` is the best score (None: no unit was found), `on_topic` whether a unit reaches the floor by what it says
-    itself, `about` whether the best unit is by the one speaker that the question names. `understands`: the only
-    languages that the sentence model knows; texts in others are found by their words.
-    """
-
-    top: float | None = None
-    on_topic: bool = False
-    about: About | None = None
-    understands: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
     """The units found, best first (equal scores by unit id), and the freshness of this read; `took` in ms by step.
@@ -166,7 +132,7 @@ class RecallAnswer:
     took: Mapping[str, float] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
     directives: tuple[Directive, ...] = ()
-    evidence: Evidence = Evidence()
+    evidence: Evidence = NO_EVIDENCE
     bank_known: bool = True
     room: int | None = None
     tokens: int = 0

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
+from afterturn_client.contract.recall import Evidence
 from numpy.typing import NDArray
 
 from store.database import Database
@@ -21,7 +22,7 @@ from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.pinned_arm import PinnedArm, limit_pinned
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.query import Evidence, Recalled
+from store.recall.query import Recalled
 from store.recall.question import find_named_speakers
 from store.recall.rules import PINS, mute_lines
 from store.recall.state import RecallState

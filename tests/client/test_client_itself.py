@@ -17,6 +17,7 @@ from afterturn_client import (
     NewTurn,
     exports,
 )
+from afterturn_client.answers import read_recall
 from afterturn_client.calls import path_segment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from starlette.responses import JSONResponse
 
 from tests.client.blocking_client import BLOCKING, make_blocking_client
 from tests.client.loopback import Loopback, closed_port, everything_in
-from tests.client.twins import KEY, TEXT, Twin, twin
+from tests.client.twins import ANSWER, KEY, TEXT, Twin, twin
 
 __all__ = ["twin"]
 
@@ -61,8 +62,7 @@ def test_a_key_goes_over_https_and_to_this_machine(twin: Twin, url: str) -> None
 def test_reprs_show_neither_key_nor_text(twin: Twin) -> None:
     client = twin.client("http://127.0.0.1:9", bank="b")
     turn = NewTurn("s", [Message("user", TEXT)], metadata={"note": TEXT})
-    fresh = module.Freshness(position=1, embedded=1, extracted=1, projected=1, pending=0)
-    answer = module.RecallAnswer((), {"content": TEXT}, fresh, 1.0, {"results": [TEXT]})
+    answer = read_recall(ANSWER)
     shown = repr(client) + str(client) + repr(turn) + repr(answer) + repr(Message("user", TEXT))
     assert KEY not in shown
     assert TEXT not in shown

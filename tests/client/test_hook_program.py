@@ -13,6 +13,7 @@ from afterturn_client.reference import frame
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen
+from tests.client.twins import ANSWER, RECALLED
 from tests.growth import grows_with_its_text
 from tests.patience import PATIENCE_S
 
@@ -22,13 +23,9 @@ PROGRAM = (sys.executable, "-m", "afterturn_client.command", "hook", "claude-cod
 
 
 def recalled(_seen: Seen) -> Response:
-    unit = {
-        "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20", "kind": "experience", "text": TEXT, "score": 1.0,
-        "session_id": "old", "turn_id": "1", "role": "user", "name": None, "occurred_at": None, "arms": ["dense"],
-    }  # fmt: skip
-    fresh = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0, "waited_ms": 0, "met": True}
+    unit = {**RECALLED, "text": TEXT}
     reference = {"role": "user", "content": frame([{"text": TEXT}])}
-    return JSONResponse({"results": [unit], "reference": reference, "freshness": fresh, "took_ms": 1.0})
+    return JSONResponse({**ANSWER, "results": [unit], "reference": reference})
 
 
 @pytest.fixture

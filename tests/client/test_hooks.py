@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback, Seen
+from tests.client.twins import ANSWER, RECALLED
 from tests.tables import each_row
 
 EXAMPLES = Path(__file__).parent / "hook_events"
@@ -33,19 +34,13 @@ FRESH = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending"
 
 
 def result(text: str) -> dict[str, Any]:
-    return {
-        "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20", "kind": "experience", "text": text, "score": 1.0,
-        "session_id": "old", "turn_id": "1", "role": "user", "name": None,
-        "occurred_at": "2026-03-02T09:30:00+00:00", "arms": ["dense"],
-    }  # fmt: skip
+    return {**RECALLED, "text": text}
 
 
 def recalled(*texts: str) -> Response:
     message = {"role": "user", "content": frame([{"text": text} for text in texts])}
     results = [result(text) for text in texts]
-    return JSONResponse(
-        {"results": results, "reference": message if texts else None, "freshness": FRESH, "took_ms": 1.0}
-    )
+    return JSONResponse({**ANSWER, "results": results, "reference": message if texts else None})
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ TEXT = "the heron kept the blue ledger"
 QUICK = RetryPolicy(pauses_s=(0.01, 0.01, 0.01, 0.01))
 FRESH = {"position": 9, "embedded": 8, "extracted": 7, "projected": 6, "pending": 5, "waited_ms": 2, "met": True}
 RECALLED = {
-    "unit_id": "u1",
+    "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e21",
+    "handle": 1,
     "kind": "experience",
     "text": TEXT,
     "score": 1,
@@ -32,7 +33,9 @@ RECALLED = {
     "arms": ["dense", "lexical"],
     "novelty": "unknown fields pass",
 }
-ANSWER = {"results": [RECALLED], "reference": {"role": "user", "content": TEXT}, "freshness": FRESH, "took_ms": 3.5}
+EVIDENCE = {"top": 0.9, "on_topic": True, "about": None}
+TOLD = {"freshness": FRESH, "took_ms": 3.5, "tokens": 9, "evidence": EVIDENCE, "bank_known": True}
+ANSWER = {"results": [RECALLED], "reference": {"role": "user", "content": TEXT}, **TOLD}
 FACT: dict[str, Any] = {
     "fact_id": "user_home",
     "key": "home",

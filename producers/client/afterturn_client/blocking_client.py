@@ -19,6 +19,7 @@ from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
 from afterturn_client.contract.knowledge import Directive, DocumentPage, Reflection
 from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
+from afterturn_client.contract.recall import RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.turns import TurnStatus
@@ -260,18 +261,16 @@ class Afterturn(Closing):
         """Search the bank's memory for the query, best results first."""
         return self._run(calls.recall(query, self._target.complete_recall(options), self._target.timeout_s))
 
-    def start_recall(
-        self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
-    ) -> answers.RecallJob:
+    def start_recall(self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]) -> RecallJob:
         """Start a recall job; its answer is kept for `ttl_s` seconds (the service's default: 300)."""
         full = self._target.complete_recall(options)
         return self._run(calls.start_recall(query, full, ttl_s, self._target.timeout_s))
 
-    def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
+    def recall_job(self, job_id: str | UUID, *, wait_ms: int = 0) -> answers.RecallJobState:
         """Return a job's state, waiting for its answer at most `wait_ms`. Raises NotFoundError."""
         return self._run(calls.recall_job(job_id, wait_ms, self._target.timeout_s))
 
-    def cancel_recall(self, job_id: str) -> None:
+    def cancel_recall(self, job_id: str | UUID) -> None:
         """Delete a job and its answer. Raises NotFoundError."""
         self._run(calls.cancel_recall(job_id, self._target.timeout_s))
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -17,6 +18,7 @@ from afterturn_client.contract.banks import ChangedBank
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.knowledge import DocumentPage
+from afterturn_client.contract.recall import RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, ForgottenReceipt
 from afterturn_client.contract.turns import TurnStatus
 from afterturn_client.contract.units import Unit
@@ -136,7 +138,7 @@ def add_document(
     private = (content, options.get("title"), *options.get("metadata", {}).values())
     return ApiCall(
         request,
-        lambda value: read_shape(DocumentReceipt, value, "document"),
+        partial(read_shape, DocumentReceipt, what="document"),
         private=tuple(text for text in private if text),
     )
 
@@ -145,14 +147,14 @@ def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) 
     """GET /api/v1/docs; one page, those written last first."""
     params: dict[str, str | int] = {"bank": bank, "limit": limit, **({"cursor": cursor} if cursor else {})}
     request = Request("GET", "/api/v1/docs", params, timeout_s=timeout_s)
-    return ApiCall(request, lambda value: read_shape(DocumentPage, value, "documents"))
+    return ApiCall(request, partial(read_shape, DocumentPage, what="documents"))
 
 
 def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> ApiCall[TurnStatus]:
     """GET /api/v1/turns/{session_id}/{turn_id}."""
     path = f"/api/v1/turns/{path_segment(session_id)}/{path_segment(turn_id)}"
     request = Request("GET", path, {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, lambda value: read_shape(TurnStatus, value, "turn status"))
+    return ApiCall(request, partial(read_shape, TurnStatus, what="turn status"))
 
 
 def recall(query: str, options: RecallOptions, timeout_s: float) -> ApiCall[answers.RecallAnswer]:
@@ -163,21 +165,21 @@ def recall(query: str, options: RecallOptions, timeout_s: float) -> ApiCall[answ
     return ApiCall(request, answers.read_recall, private=(query,))
 
 
-def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> ApiCall[answers.RecallJob]:
+def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> ApiCall[RecallJob]:
     """POST /api/v1/recall/jobs; not repeated after an unknown outcome, which would leave two jobs."""
     body = recall_body(query, options) | ({} if ttl_s is None else {"ttl_s": ttl_s})
     request = Request("POST", "/api/v1/recall/jobs", body=encode_json(body), timeout_s=timeout_s)
-    return ApiCall(request, answers.read_job, idempotent=False, private=(query,))
+    return ApiCall(request, partial(read_shape, RecallJob, what="recall job"), idempotent=False, private=(query,))
 
 
-def recall_job(job_id: str, wait_ms: int, timeout_s: float) -> ApiCall[answers.RecallJobState]:
+def recall_job(job_id: str | UUID, wait_ms: int, timeout_s: float) -> ApiCall[answers.RecallJobState]:
     """GET /api/v1/recall/jobs/{id}."""
     path = f"/api/v1/recall/jobs/{path_segment(job_id)}"
     params = {"wait_ms": wait_ms} if wait_ms else {}
     return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_job_state)
 
 
-def cancel_recall(job_id: str, timeout_s: float) -> ApiCall[None]:
+def cancel_recall(job_id: str | UUID, timeout_s: float) -> ApiCall[None]:
     """DELETE /api/v1/recall/jobs/{id}."""
     return ApiCall(
         Request("DELETE", f"/api/v1/recall/jobs/{path_segment(job_id)}", timeout_s=timeout_s), _parse_nothing
@@ -188,13 +190,13 @@ def freshness(position: int | None, wait_ms: int, bank: str, timeout_s: float) -
     """GET /api/v1/banks/{bank}/freshness."""
     params = {} if position is None else {"position": position, "wait_ms": wait_ms}
     path = f"/api/v1/banks/{path_segment(bank)}/freshness"
-    return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_freshness)
+    return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), partial(read_shape, Freshness))
 
 
 def get_unit(unit_id: str | UUID, bank: str, timeout_s: float) -> ApiCall[Unit]:
     """GET /api/v1/units/{unit_id}."""
     request = Request("GET", f"/api/v1/units/{path_segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, lambda value: read_shape(Unit, value))
+    return ApiCall(request, partial(read_shape, Unit))
 
 
 def correct_unit(
@@ -259,14 +261,14 @@ def profile(options: ProfileOptions, timeout_s: float) -> ApiCall[Profile]:
             params[option] = str(value).lower() if isinstance(value, bool) else value
     name = options.get("name")
     request = Request("GET", "/api/v1/profile", params, timeout_s=timeout_s)
-    return ApiCall(request, lambda value: read_shape(Profile, value), private=(name,) if name else ())
+    return ApiCall(request, partial(read_shape, Profile), private=(name,) if name else ())
 
 
 def set_language(language: str, bank: str, timeout_s: float) -> ApiCall[ChangedBank]:
     """PATCH /api/v1/banks/{bank}; the same language again changes nothing."""
     path, body = f"/api/v1/banks/{path_segment(bank)}", encode_json({"language": language})
     request = Request("PATCH", path, body=body, timeout_s=timeout_s)
-    return ApiCall(request, lambda value: read_shape(ChangedBank, value))
+    return ApiCall(request, partial(read_shape, ChangedBank))
 
 
 def health(timeout_s: float) -> ApiCall[answers.Health]:

@@ -19,6 +19,7 @@ from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.graph import CooccurrencePage, Entity, EntityPage, LinkPage, MentionPage, UnitLink
 from afterturn_client.contract.knowledge import Directive, DocumentPage, Reflection
 from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
+from afterturn_client.contract.recall import RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.contract.turns import TurnStatus
@@ -269,16 +270,16 @@ class AsyncAfterturn(AsyncClosing):
 
     async def start_recall(
         self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
-    ) -> answers.RecallJob:
+    ) -> RecallJob:
         """Start a recall job; its answer is kept for `ttl_s` seconds (the service's default: 300)."""
         full = self._target.complete_recall(options)
         return await self._run(calls.start_recall(query, full, ttl_s, self._target.timeout_s))
 
-    async def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
+    async def recall_job(self, job_id: str | UUID, *, wait_ms: int = 0) -> answers.RecallJobState:
         """Return a job's state, waiting for its answer at most `wait_ms`. Raises NotFoundError."""
         return await self._run(calls.recall_job(job_id, wait_ms, self._target.timeout_s))
 
-    async def cancel_recall(self, job_id: str) -> None:
+    async def cancel_recall(self, job_id: str | UUID) -> None:
         """Delete a job and its answer. Raises NotFoundError."""
         await self._run(calls.cancel_recall(job_id, self._target.timeout_s))
 

@@ -1,6 +1,7 @@
 """Commands of a portal: the native form, and the wire form that its agents speak."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +25,7 @@ def run_command(action: str, data: Mapping[str, Any], key: str | None, timeout_s
     request = Request("POST", "/api/v1/commands", body=encode_json(told), timeout_s=timeout_s)
     private = tuple(_list_texts(data))
     return ApiCall(
-        request, lambda value: read_shape(CommandReceipt, value, "command"), action not in NOT_REPEATED, private=private
+        request, partial(read_shape, CommandReceipt, what="command"), action not in NOT_REPEATED, private=private
     )
 
 

@@ -3,8 +3,6 @@
 from afterturn_client.answers import (
     Health,
     RecallAnswer,
-    Recalled,
-    RecallJob,
     RecallJobState,
     RefusedTurn,
     TurnReceipt,
@@ -30,6 +28,7 @@ from afterturn_client.contract.knowledge import Directive as ListedDirective
 from afterturn_client.contract.knowledge import Document, DocumentPage
 from afterturn_client.contract.knowledge import Reflection as ListedReflection
 from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
+from afterturn_client.contract.recall import Recalled, RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
 from afterturn_client.contract.turns import StageStatus, TurnMessage, TurnStatus

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from afterturn_client.answers import read_freshness
 from afterturn_client.arguments import check_name, check_objects
 from afterturn_client.calls import ApiCall
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.errors import InvalidAnswerError
-from afterturn_client.reading import Fields
+from afterturn_client.reading import Fields, read_shape
 from afterturn_client.reference import FrameForm
 from afterturn_client.transport import Request, encode_json
 from afterturn_client.turns import Moment, format_moment
@@ -135,13 +134,15 @@ def _read_prepared(value: object) -> PreparedTurn:
         fields.texts("recall_insight_ids"),
         fields.integer("context_token_count"),
         fields.integer("position"),
-        read_freshness(fields.values.get("freshness")),
+        read_shape(Freshness, fields.values.get("freshness")),
     )
 
 
 def _read_kept(value: object) -> KeptTurn:
     fields = Fields.of(value, "kept turn")
-    return KeptTurn(fields.text("project"), fields.integer("position"), read_freshness(fields.values.get("freshness")))
+    return KeptTurn(
+        fields.text("project"), fields.integer("position"), read_shape(Freshness, fields.values.get("freshness"))
+    )
 
 
 def _texts_of(value: object) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Calls of single memories: one text each, written, replaced and ended by an id of the caller's choice."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, TypedDict
 
 from afterturn_client.arguments import check_metadata, check_text
@@ -42,7 +43,7 @@ def keep_memory(content: str, options: MemoryOptions, bank: str, timeout_s: floa
     body = encode_json({"bank": bank, "content": check_text("content", content), **named, **given})
     request = Request("POST", "/api/v1/memories", body=body, timeout_s=timeout_s)
     private = tuple(text for text in (content, options.get("title"), *options.get("metadata", {}).values()) if text)
-    return ApiCall(request, lambda value: read_shape(MemoryReceipt, value, "memory"), private=private)
+    return ApiCall(request, partial(read_shape, MemoryReceipt, what="memory"), private=private)
 
 
 def end_memory(memory_id: str, bank: str, timeout_s: float) -> ApiCall[None]:

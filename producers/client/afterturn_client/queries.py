@@ -1,6 +1,7 @@
 """Reads of entities, mentions, pairs, links, and of single banks, directives and sessions."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -26,7 +27,7 @@ def _get(shape: type[S], path: str, place: Place, **params: Parameter) -> ApiCal
         for name, value in {"bank": bank, **params}.items()
         if value is not None
     }
-    return ApiCall(Request("GET", f"/api/v1/{path}", told, timeout_s=timeout_s), lambda value: read_shape(shape, value))
+    return ApiCall(Request("GET", f"/api/v1/{path}", told, timeout_s=timeout_s), partial(read_shape, shape))
 
 
 def list_entities(place: Place, cursor: str | None, limit: int) -> ApiCall[EntityPage]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -15,6 +15,8 @@ from afterturn_client.moments import parse_zoned
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Shape)
+#: Reads a JSON value; the text names it in errors.
+Reader = Callable[[object, str], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,67 +87,94 @@ def read_shape(shape: type[S], value: object, what: str = "") -> S:
 
     Raises InvalidAnswerError for a missing field without a default, and for a value of another type.
     """
-    what = what or shape.__name__.lower()
-    told = Fields.of(value, what).values
-    given = {}
     # A type is hashable, which mypy does not see where its instances say how they are hashed.
-    for name, (kind, needed) in _describe_fields(shape).items():  # type: ignore[arg-type]
-        if name in told:
-            given[name] = _read_value(kind, told[name], f"{what}.{name}")
-        elif needed:
-            raise InvalidAnswerError(f"{what}: {name} is missing")
-    return shape(**given)
+    found: S = _make_shape_reader(shape)(value, what or shape.__name__.lower())  # type: ignore[arg-type]
+    return found
 
 
 @cache
-def _describe_fields(shape: type[Shape]) -> Mapping[str, tuple[Any, bool]]:
-    """Return the type of each field of a shape, and whether an answer must have it."""
+def _make_shape_reader(shape: type[Shape]) -> Reader:
+    """Return the function that reads a shape: made once, since a type is slow to look into."""
     hints = get_type_hints(shape)
-    return {
-        one.name: (hints[one.name], one.default is MISSING and one.default_factory is MISSING)
+    known = [
+        (one.name, _make_reader(hints[one.name]), one.default is MISSING and one.default_factory is MISSING)
         for one in fields(shape)  # type: ignore[arg-type]  # every shape is a dataclass
-    }
+    ]
+
+    def read(value: object, what: str) -> Shape:
+        told = Fields.of(value, what).values
+        given = {}
+        for name, read_value, needed in known:
+            if name in told:
+                given[name] = read_value(told[name], f"{what}.{name}")
+            elif needed:
+                raise InvalidAnswerError(f"{what}: {name} is missing")
+        return shape(**given)
+
+    return read
 
 
-def _read_value(kind: Any, value: object, what: str) -> Any:
-    """Return a JSON value as one of this type. Raises InvalidAnswerError, which does not show the value."""
+def _make_reader(kind: Any) -> Reader:
+    """Return the function that reads a JSON value as one of this type; its errors do not show the value."""
     origin, of = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):  # of a Literal and None it is the older one
-        return None if value is None and NoneType in of else _read_value(of[0], value, what)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_read_value(of[0], one, what) for one in value)
-    if origin is Mapping and isinstance(value, dict):
-        return {str(name): _read_value(of[1], one, what) for name, one in value.items()}
+        return _or_none(_make_reader(of[0])) if NoneType in of else _make_reader(of[0])
+    if origin is tuple:
+        return _read_all(_make_reader(of[0]))
+    if origin is Mapping:
+        return _read_each(_make_reader(of[1]))
+    if kind is Any:
+        return lambda value, _: value
     if isinstance(kind, type) and issubclass(kind, Shape):
-        return read_shape(kind, value, what)
+        return partial(read_shape, kind)  # looked up when it is read, since a shape may be part of itself
     # A newer service may have another word than those of a Literal or an enumeration.
-    if origin is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
+    if origin is Literal or issubclass(kind, StrEnum):
         kind = type(of[0]) if of else str
-    return value if kind is Any else _read_scalar(kind, value, what)
+    return _FROM_TEXT.get(kind) or _read_as(kind)
 
 
-def _read_scalar(kind: Any, value: object, what: str) -> Any:
-    if isinstance(value, str) and kind in _FROM_TEXT:
-        return _FROM_TEXT[kind](value, what)
-    if kind is float and type(value) is int:
-        return float(value)
+def _or_none(read: Reader) -> Reader:
+    return lambda value, what: None if value is None else read(value, what)
+
+
+def _read_all(read_one: Reader) -> Reader:
+    def read(value: object, what: str) -> tuple[Any, ...]:
+        return tuple([read_one(one, what) for one in _require(list, value, what)])
+
+    return read
+
+
+def _read_each(read_one: Reader) -> Reader:
+    def read(value: object, what: str) -> Mapping[str, Any]:
+        return {name: read_one(one, what) for name, one in _require(dict, value, what).items()}
+
+    return read
+
+
+def _read_as(kind: type) -> Reader:
+    if kind is float:
+        return lambda value, what: float(value) if type(value) is int else _require(float, value, what)
+    return lambda value, what: _require(kind, value, what)
+
+
+def _require(kind: type[T], value: object, what: str) -> T:
     if type(value) is not kind:
-        raise InvalidAnswerError(f"{what} is not of type {getattr(kind, '__name__', kind)}")
+        raise InvalidAnswerError(f"{what} is not of type {kind.__name__}")
     return value
 
 
-def _read_moment(text: str, what: str) -> datetime:
+def _read_moment(value: object, what: str) -> datetime:
     try:
-        return parse_zoned(text)
+        return parse_zoned(_require(str, value, what))
     except ValueError:
         raise InvalidAnswerError(f"{what} is not a time with a zone") from None
 
 
-def _read_id(text: str, what: str) -> UUID:
+def _read_id(value: object, what: str) -> UUID:
     try:
-        return UUID(text)
+        return UUID(_require(str, value, what))
     except ValueError:
         raise InvalidAnswerError(f"{what} is not an id") from None
 
 
-_FROM_TEXT: Mapping[type, Callable[[str, str], Any]] = {datetime: _read_moment, UUID: _read_id}
+_FROM_TEXT: Mapping[type, Reader] = {datetime: _read_moment, UUID: _read_id}

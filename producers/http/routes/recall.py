@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.recall import RecallJob, RecallJobReply, RecallReply
 from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import HeavyCall, TenantCall
@@ -21,15 +22,9 @@ from producers.http.requests import (
 )
 from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
-from producers.service.recall_json import (
-    MOST_BYTES,
-    JobTicketAnswer,
-    RecallJobAnswer,
-    RecallReply,
-    answer_as_json,
-)
+from producers.service.recall_json import MOST_BYTES, answer_as_json
 from store.errors import ErasedMeanwhile, NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
-from store.recall.jobs import RecallJob
+from store.recall.jobs import RecallJob as StoredJob
 
 FRESH = {200: DescribedAnswer("the bank's freshness", (Freshness,))}
 
@@ -61,14 +56,13 @@ async def recall_units(request: Request, call: HeavyCall) -> Response:
         "Create a recall job",
         "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
         CallerClass.READER,
-        {202: DescribedAnswer("the job was created", (JobTicketAnswer,))},
+        {202: DescribedAnswer("the job was created", (RecallJob,))},
         body=RecallJobBody,
         fails=(ErasedMeanwhile, QuotaExceeded, RateLimited),
     ),
 )
 async def create_recall_job(request: Request, call: TenantCall) -> Response:
-    ticket = await call.memory.recalls.request_recall(call.grant, await read_body(request))
-    return json_response({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
+    return json_response(await call.memory.recalls.request_recall(call.grant, await read_body(request)), 202)
 
 
 @router.get(
@@ -77,7 +71,7 @@ async def create_recall_job(request: Request, call: TenantCall) -> Response:
         "Get a recall job",
         "Waits up to `wait_ms` for the end of the job, then returns its status.",
         CallerClass.READER,
-        {200: DescribedAnswer("the job", (RecallJobAnswer,))},
+        {200: DescribedAnswer("the job", (RecallJobReply,))},
         query=WaitParameters,
         fails=(NotFound,),
     ),
@@ -138,7 +132,7 @@ async def _answer_freshness(call: TenantCall, asked: BankFreshnessParameters) ->
     return json_response(await call.memory.recalls.freshness(call.grant, asked.bank, asked.position, asked.wait_ms))
 
 
-def _job_response(job: RecallJob) -> Response:
+def _job_response(job: StoredJob) -> Response:
     """Return the answer for a job, with the worker's result unchanged."""
     if job.result is not None:
         return _raw_response(b'{"status":"done","result":' + job.result + b"}")

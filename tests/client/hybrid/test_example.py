@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from starlette.responses import JSONResponse
 
+from tests.client import twins
 from tests.client.hybrid.worlds import ANSWER, EXAMPLE, KEY, PROMPT, RECALLED, calls, config, model_answers, says
 from tests.client.loopback import Loopback
 from tests.patience import PATIENCE_S
@@ -71,9 +71,8 @@ def test_a_model_that_fails_ends_the_run_and_nothing_is_kept(
 
 
 def test_the_example_hands_its_turns_to_afterturn(tmp_path: Path, gateway: Loopback, model: Loopback) -> None:
-    fresh = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0}
-    empty: dict[str, Any] = {"results": [], "reference": None, "freshness": fresh, "took_ms": 1.0}
-    gateway.answers(JSONResponse(empty), JSONResponse({"ok": True, "position": 2, "duplicate": False}, 201))
+    empty = JSONResponse({**twins.ANSWER, "results": [], "reference": None})
+    gateway.answers(empty, JSONResponse({"ok": True, "position": 2, "duplicate": False}, 201))
     done = start(tmp_path, model, "--afterturn", gateway.url, PROMPT)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{ANSWER}\n", "")
     assert [seen.path for seen in gateway.seen] == ["/api/v1/recall", "/api/v1/turns"]

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from afterturn_client import AsyncAfterturn
@@ -21,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
+from tests.client import twins
 from tests.client.loopback import Loopback, closed_port
 from tests.client.twins import QUICK
 from tests.patience import PATIENCE_S
@@ -190,19 +192,16 @@ def test_the_tools_schema_is_one_a_chat_completion_takes(sessions: LocalSessions
 
 
 def recalled(*sessions: str) -> JSONResponse:
-    fresh = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0}
     results = [
         {
-            "unit_id": str(n),
-            "kind": "experience",
+            **twins.RECALLED,
+            "unit_id": str(UUID(int=n)),
             "text": f"bread {n}",
-            "score": 1.0,
             "session_id": name,
-            "role": "user",
         }
         for n, name in enumerate(sessions)
     ]
-    return JSONResponse({"results": results, "reference": None, "freshness": fresh, "took_ms": 1.0})
+    return JSONResponse({**twins.ANSWER, "results": results, "reference": None})
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,18 @@ from afterturn_client.reference import RULE, frame
 from afterturn_client.sessions import RecalledSessions
 from starlette.responses import JSONResponse, Response
 
+from tests.client import twins
 from tests.client.hybrid.worlds import ANSWER, PROMPT, RECALLED, World, calls, config, model_answers, says, texts, world
 from tests.client.loopback import Loopback, Seen, silent_server
 from tests.patience import PATIENCE_S
 
 FRESH = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0}
-UNIT = {"unit_id": "u1", "kind": "experience", "text": RECALLED, "score": 1.0, "session_id": "old", "role": "user"}
+UNIT = {**twins.RECALLED, "text": RECALLED, "session_id": "old"}
 
 
 def answer(results: list[Any], content: str | None, role: str = "user") -> JSONResponse:
     reference = None if content is None else {"role": role, "content": content}
-    return JSONResponse({"results": results, "reference": reference, "freshness": FRESH, "took_ms": 1.0})
+    return JSONResponse({**twins.ANSWER, "results": results, "reference": reference})
 
 
 def service(**by_path: Response) -> Callable[[Seen], Response]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -188,16 +189,16 @@ async def test_a_unit_is_shown_with_its_provenance_and_can_be_forgotten(client: 
 
 async def test_a_unit_is_corrected_pinned_and_forgotten_by_commands(live: Live, client: AsyncAfterturn) -> None:
     await client.add_turn("s", said("the walrus is called Nougat"))
-    unit = (await client.recall("walrus Nougat", k=1)).results[0].unit_id
+    unit = str((await client.recall("walrus Nougat", k=1)).results[0].unit_id)
     done = await asyncio.to_thread(live.answer, "unit", "correct", unit, "the walrus is called Praline")
     assert (done["ok"], done["changed"]) == (True, True)
     found = (await client.recall("Praline", k=1)).results[0]
-    assert (found.unit_id, found.text) == (unit, "the walrus is called Praline")
+    assert (str(found.unit_id), found.text) == (unit, "the walrus is called Praline")
     shown = await asyncio.to_thread(live.answer, "unit", "show", unit)
     assert (shown["text"], shown["version"]) == ("the walrus is called Praline", 2)
     for command, changed in (("pin", True), ("pin", False)):
         assert (await asyncio.to_thread(live.answer, "unit", command, unit))["changed"] is changed
-    assert (await client.recall("what is the weather", k=2)).results[0].unit_id == unit
+    assert (await client.recall("what is the weather", k=2)).results[0].unit_id == UUID(unit)
     assert (await asyncio.to_thread(live.answer, "unit", "unpin", unit))["pinned"] is False
     for end, shown_as in (("2031-05-01T12:00:00Z", "2031-05-01T12:00:00+00:00"), ("never", None)):
         assert (await asyncio.to_thread(live.answer, "unit", "end", unit, end))["changed"] is True

@@ -18,7 +18,8 @@ from tests.tables import each_row
 
 SECRET = "hunter2-distinctive"
 RESULT = {
-    "unit_id": "u",
+    "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e21",
+    "handle": 1,
     "kind": "experience",
     "text": "red [bold]herring[/bold]\x1b[31m \u2028 :smile:",
     "score": 0.5,
@@ -49,6 +50,9 @@ ANSWER = {
         "met": True,
     },
     "took_ms": 4.25,
+    "tokens": 9,
+    "evidence": {"top": 0.9, "on_topic": True, "about": None},
+    "bank_known": True,
 }
 
 
@@ -122,7 +126,7 @@ def test_directives_other_turns_and_how_sure_a_fact_is_are_shown(server: Loopbac
     found = {**RESULT, "turn_ids": ["t/1", "t/0"], "confidence": 0.78}
     more = {
         "results": [found],
-        "directives": [{"directive_id": "d", "name": "tone", "content": "brief", "priority": 1}],
+        "directives": [{"directive_id": RESULT["unit_id"], "name": "tone", "content": "brief", "priority": 1}],
     }
     lock = stand_in(tmp_path / "more", server, NativeDouble(answers={"/api/v1/recall": {**ANSWER, **more}}))
     result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(tmp_path / "more")])

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from afterturn_client.contract.recall import NO_EVIDENCE, Evidence
 
 from embeddings.protocol import Embedder
 from store.memory.turns import NewMessage
 from store.recall.evidence import weigh_evidence
 from store.recall.fusion import Ranking
 from store.recall.pool import CandidatePool
-from store.recall.query import Evidence
 from store.recall.question import parse_question
 from store.recall.recaller import Recaller
 from store.recall.settings import EvidenceSettings
@@ -33,11 +33,11 @@ def _weigh(scores: Sequence[float], pool: CandidatePool, named: Sequence[str] = 
 @each_row(
     "scores, named, expected",
     [
-        ([0.9, 0.5, 0.2], ["Ana"], Evidence(0.9, on_topic=True, about="named")),
-        ([0.5, 0.9, 0.2], ["Ana"], Evidence(0.9, on_topic=True, about="other_speaker")),
-        ([0.9, 0.85, 0.2], ["Ana"], Evidence(0.9, on_topic=True, about="other_speaker")),
-        ([0.5, 0.4, 0.3], [], Evidence(0.5, on_topic=False, about=None)),
-        ([0.9, 0.5, 0.2], ["Ana", "Ben"], Evidence(0.9, on_topic=True, about=None)),
+        ([0.9, 0.5, 0.2], ["Ana"], Evidence(top=0.9, on_topic=True, about="named")),
+        ([0.5, 0.9, 0.2], ["Ana"], Evidence(top=0.9, on_topic=True, about="other_speaker")),
+        ([0.9, 0.85, 0.2], ["Ana"], Evidence(top=0.9, on_topic=True, about="other_speaker")),
+        ([0.5, 0.4, 0.3], [], Evidence(top=0.5, on_topic=False, about=None)),
+        ([0.9, 0.5, 0.2], ["Ana", "Ben"], Evidence(top=0.9, on_topic=True, about=None)),
     ],
 )
 def test_the_best_score_and_the_speakers_margin_decide(
@@ -71,7 +71,7 @@ def test_the_floor_is_higher_among_long_texts() -> None:
 
 
 def test_nothing_found_is_no_evidence() -> None:
-    assert _weigh([], pool_of([]), ["Ana"]) == Evidence()
+    assert _weigh([], pool_of([]), ["Ana"]) == NO_EVIDENCE
 
 
 async def test_a_question_about_the_wrong_person_is_flagged_and_answered(memory: Memory) -> None:
@@ -96,7 +96,7 @@ async def test_what_the_bank_never_heard_of_is_off_topic_and_an_unknown_bank_is_
     assert not off.evidence.on_topic
     assert off.bank_known
     unknown = await memory.ask("Which ferry?", bank="nowhere")
-    assert (unknown.bank_known, unknown.items, unknown.evidence) == (False, (), Evidence())
+    assert (unknown.bank_known, unknown.items, unknown.evidence) == (False, (), NO_EVIDENCE)
 
 
 async def test_what_scores_less_than_asked_for_is_left_out(memory: Memory) -> None:

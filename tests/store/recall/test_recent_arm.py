@@ -3,11 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+from afterturn_client.contract.recall import Explanation
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.memory.turns import NewMessage
-from store.recall.query import Explanation
 from store.recall.recaller import Recaller
 from store.recall.recent_arm import MESSAGES, SOON, score_newness
 from tests.store.conftest import NOON

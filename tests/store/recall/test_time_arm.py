@@ -7,13 +7,13 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from afterturn_client.contract.recall import Explanation
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.recall import time_arm
 from store.recall.dense import compute_products
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.query import Explanation
 from store.recall.time_arm import LONGER, TEXTS, TOLD_LATER, mentions_time, score_moments, score_timeliness, split_days
 from store.text.known_texts import KnownTexts
 from store.text.times import DAY, TimeSpan, find_spans

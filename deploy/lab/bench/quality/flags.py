@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from afterturn_client.answers import Evidence
+from afterturn_client.contract.recall import Evidence
 
 from deploy.lab.bench.quality.material import ADVERSARIAL, Dialogue, DialogueQuestion
 

@@ -39,6 +39,16 @@ class Shape:
     }
 
 
+class SparseShape(Shape):
+    """A shape of which the service leaves out the fields at their default."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, Any]] = {
+        **Shape.__pydantic_config__,
+        "json_schema_serialization_defaults_required": False,
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Done(Shape):
     """The request is done. Without slots, so that a receipt may be of another shape too."""

@@ -91,7 +91,7 @@ class PortalCommandStore:
         """As MemoryStore.recall: by words and meaning, without what is far from the question."""
         options: calls.RecallOptions = {"bank": str(bank), "k": limit, "min_score": LEAST_SCORE}
         found = await self._run(calls.recall(query, options, self._timeout_s))
-        return tuple(StoredUnit(UUID(one.unit_id), bank, one.text, one.kind) for one in found.results)
+        return tuple(StoredUnit(one.unit_id, bank, one.text, one.kind) for one in found.results)
 
     async def append_history(self, bank: UUID, session: UUID, messages: Sequence[Mapping[str, Any]]) -> None:
         """As MemoryStore.append_history; the messages are appended, never the whole history compacted."""

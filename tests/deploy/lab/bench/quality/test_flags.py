@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from afterturn_client.answers import Evidence
+from afterturn_client.contract.recall import NO_EVIDENCE, Evidence
 
 from deploy.lab.bench.quality.flags import (
     ANSWERABLE,
@@ -59,11 +59,11 @@ def test_flags_are_counted_by_group_and_a_group_without_questions_has_no_row() -
         WRONG_PERSON,
     ]
     answers = [
-        FlaggedAnswer(SWAPPED, Evidence(0.9, on_topic=True, about="other_speaker")),
-        FlaggedAnswer(SWAPPED, Evidence(0.9, on_topic=True, about="named")),
-        FlaggedAnswer(SWAPPED, Evidence(0.1, on_topic=False, about="named")),
-        FlaggedAnswer(SWAPPED, Evidence()),
-        FlaggedAnswer(ANSWERABLE, Evidence(0.9, on_topic=True, about="named")),
+        FlaggedAnswer(SWAPPED, Evidence(top=0.9, on_topic=True, about="other_speaker")),
+        FlaggedAnswer(SWAPPED, Evidence(top=0.9, on_topic=True, about="named")),
+        FlaggedAnswer(SWAPPED, Evidence(top=0.1, on_topic=False, about="named")),
+        FlaggedAnswer(SWAPPED, NO_EVIDENCE),
+        FlaggedAnswer(ANSWERABLE, Evidence(top=0.9, on_topic=True, about="named")),
     ]
     assert count_flags(answers) == [
         FlagShares(ANSWERABLE, 1, one_speaker=1.0, other_speaker=0.0, on_topic=1.0),
