@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 #: Formats that clients with strict checks of schemas know.
 KNOWN_FORMATS = frozenset({"date-time"})
@@ -19,18 +20,22 @@ class Untitled(GenerateJsonSchema):
         return False
 
 
-def describe_arguments(model: Any) -> dict[str, Any]:
+def describe_arguments(model: type) -> dict[str, Any]:
     """Return the schema of a tool's arguments."""
-    schema = model.model_json_schema(schema_generator=Untitled)
-    whole: dict[str, Any] = _inline(schema, schema.get("$defs", {}), ())
-    return whole
+    return _describe(model, "validation")
 
 
-def describe_answer(model: Any) -> dict[str, Any]:
+def describe_answer(model: type) -> dict[str, Any]:
     """Return the schema of an answer without its fields' descriptions, which would fill an agent's context."""
-    schema = describe_arguments(model)
+    schema = _describe(model, "serialization")
     _drop_descriptions(schema)
     return schema
+
+
+def _describe(model: type, mode: JsonSchemaMode) -> dict[str, Any]:
+    schema = TypeAdapter(model).json_schema(mode=mode, schema_generator=Untitled)
+    whole: dict[str, Any] = _inline(schema, schema.get("$defs", {}), ())
+    return whole
 
 
 def _inline(schema: Any, parts: Mapping[str, Any], within: tuple[str, ...]) -> Any:

@@ -1,12 +1,14 @@
 """The registry of the memory tools: arguments, answer and action of each. A new tool is one entry in TOOLS."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
 
 import orjson
 from afterturn_client.contract.recall import Message, Recalled
+from afterturn_client.contract.shape import Done, Shape
+from afterturn_client.contract.turns import ModelInput
 from afterturn_client.reference import escape_line
 
 from producers.mcp.arguments import (
@@ -24,9 +26,7 @@ from producers.mcp.arguments import (
 from producers.service.bodies import parse_body
 from producers.service.memory import MemoryFacade
 from producers.service.recall_json import MOST_BYTES, answer_as_json
-from producers.service.wire import Done, WireModel
 from producers.turns.directories import DirectoryQuery
-from producers.turns.requests import KeptTurn, PreparedTurn
 from store.errors import NotFound
 from store.tenancy.keys import Grant
 from store.text.chunks import CHUNK_CHARACTERS
@@ -38,27 +38,30 @@ TEXTS = frozenset({"text", "name", "session_id", "turn_id", "bank"})
 Run = Callable[[MemoryFacade, Grant, Any], Awaitable[Mapping[str, Any]]]
 
 
-class RunTurn(WireModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTurn(Shape):
     """A turn that began, and the `token` that completes it; or one that is kept."""
 
     project: str
     turn_id: str
     kept: bool
     token: str
-    input_items: list[dict[str, Any]]
-    recall_fact_ids: list[str]
-    recall_insight_ids: list[str]
+    input_items: tuple[Mapping[str, Any], ...]
+    recall_fact_ids: tuple[str, ...]
+    recall_insight_ids: tuple[str, ...]
     context_token_count: int
 
 
-class Found(WireModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found(Shape):
     """What was found, best first; `reference` is a message for the prompt, framed as untrusted data."""
 
     project: str
-    results: list[Recalled]
+    results: tuple[Recalled, ...]
     reference: Message | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered(Done):
     """The text is durable; the same text again is the same memory."""
 
@@ -67,22 +70,32 @@ class Remembered(Done):
     duplicate: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Done):
+    """The turn is durable."""
+
+    project: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten(Done):
     """No read shows it any more."""
 
     project: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Maintained(Done):
     """How far the session's work came: `left` steps go on in the background; `counts` were done meanwhile, by stage."""
 
     project: str
     done: bool
     left: int
-    counts: dict[str, int]
+    counts: Mapping[str, int]
 
 
-class Directory(WireModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory(Shape):
     """One directory of a session; `overview` is given of the one asked for."""
 
     path: str
@@ -92,11 +105,12 @@ class Directory(WireModel):
     overview: str
 
 
-class Listing(WireModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Shape):
     """A session's directories, by path."""
 
     project: str
-    summaries: list[Directory]
+    summaries: tuple[Directory, ...]
     has_more: bool
 
 
@@ -118,7 +132,7 @@ class McpTool:
     title: str
     says: str
     takes: type[ToolArguments]
-    answers: type[WireModel]
+    answers: type[Shape]
     run: Run
     read_only: bool = False
     destructive: bool = False
@@ -128,7 +142,7 @@ class McpTool:
     async def call(self, memory: MemoryFacade, grant: Grant, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the tool's answer. Raises Invalid for invalid arguments, and the facade's errors."""
         answer = await self.run(memory, grant, parse_body(self.takes, dict(given)))
-        return {name: answer[name] for name in self.answers.model_fields}
+        return {name: answer[name] for name in (one.name for one in fields(self.answers))}  # type: ignore[arg-type]  # every shape is a dataclass
 
 
 async def prepare_turn(memory: MemoryFacade, grant: Grant, asked: TurnArguments) -> Mapping[str, Any]:
@@ -215,7 +229,7 @@ TOOLS: Mapping[str, McpTool] = {
             "Call at the beginning of every turn, before answering. Returns the input for the model: what memory "
             "recalls as untrusted reference data, the session's history, then the current input. Writes nothing.",
             BeforeTurnArguments,
-            PreparedTurn,
+            ModelInput,
             prepare_turn,
             read_only=True,
         ),
@@ -225,7 +239,7 @@ TOOLS: Mapping[str, McpTool] = {
             "Call at the end of every turn with what was asked and answered. The turn is durable when this answers; "
             "the same turn_id and items again change nothing.",
             AfterTurnArguments,
-            KeptTurn,
+            Kept,
             keep_turn,
         ),
         McpTool(

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.fields import POSITION_MAX, DefaultBank
-from producers.service.wire import WireModel
 from store.log.storable import check_text
 from store.page_bytes import PageRows
 
@@ -41,13 +40,6 @@ class PageParameters(BaseModel):
 
     limit: Limit = 200
     cursor: Cursor = None
-
-
-class PageAnswer(WireModel):
-    """`cursor` asks for the next page of the same list; it is null, and `has_more` false, on the last."""
-
-    cursor: str | None = Field(description="asks for the next page of the same list; null on the last")
-    has_more: bool = Field(description="whether there is a next page")
 
 
 class BankPageParameters(PageParameters):

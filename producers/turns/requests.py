@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from afterturn_client.contract.freshness import Freshness
 from afterturn_client.reference import FrameForm
 from pydantic import ConfigDict, Field
 
@@ -20,7 +19,7 @@ from producers.service.fields import (
     WaitMs,
     session_name,
 )
-from producers.service.wire import Done, WireModel, WritePosition
+from producers.service.wire import WireModel
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
 from store.log.storable import check_text
@@ -89,36 +88,6 @@ class AfterTurnBody(_LifecycleBody):
         None, description="time of items that have no time of their own (`timestamp`, `created_at`); left out: now"
     )
     expires_at: End = None
-
-
-class PreparedTurn(WireModel):
-    """The model's input, the current input last."""
-
-    project: str = Field(description="name of the bank that was used")
-    input_items: Items = Field(description="the model's input: recalled memory, history, and the current input last")
-    recall_fact_ids: list[str] = Field(description="ids of the recalled facts in it")
-    recall_insight_ids: list[str] = Field(description="ids of the recalled insights in it")
-    context_token_count: int = Field(description="estimated tokens of `input_items`")
-
-
-class BeforeTurnAnswer(PreparedTurn):
-    """The model's input, with its freshness."""
-
-    position: int = Field(description="the bank's highest position in the event log that this answer shows")
-    freshness: Freshness = Field(description="how fresh the bank is")
-
-
-class KeptTurn(Done):
-    """The turn is durable."""
-
-    project: str = Field(description="name of the bank that was used")
-
-
-class AfterTurnAnswer(KeptTurn):
-    """The turn is durable, with how fresh its bank is."""
-
-    position: WritePosition
-    freshness: Freshness = Field(description="how fresh the bank is")
 
 
 @dataclass(frozen=True, slots=True)

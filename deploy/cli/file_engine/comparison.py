@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from afterturn_client import Afterturn, AfterturnError, ListedTurn
-from afterturn_client.lifecycle import BeforeTurnOptions, PreparedTurn
+from afterturn_client.contract.turns import PreparedTurn
+from afterturn_client.lifecycle import BeforeTurnOptions
 from afterturn_client.lists import Page
 
 from deploy.cli.file_engine.facts import rank_facts, read_facts

@@ -22,10 +22,10 @@ from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUni
 from afterturn_client.contract.recall import RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails
-from afterturn_client.contract.turns import TurnStatus
+from afterturn_client.contract.turns import KeptTurn, PreparedTurn, TurnStatus
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
+from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item
 from afterturn_client.retry import RetryPolicy, plan_attempts
 from afterturn_client.target import ServiceTarget
 from afterturn_client.transport import open_client

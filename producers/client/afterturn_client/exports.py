@@ -31,7 +31,7 @@ from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUni
 from afterturn_client.contract.recall import Recalled, RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.sessions import SessionDetails, SessionMessage
-from afterturn_client.contract.turns import StageStatus, TurnMessage, TurnStatus
+from afterturn_client.contract.turns import KeptTurn, PreparedTurn, StageStatus, TurnMessage, TurnStatus
 from afterturn_client.contract.units import Unit
 from afterturn_client.errors import (
     AfterturnError,
@@ -58,7 +58,6 @@ from afterturn_client.errors import (
     UnknownOutcomeError,
     UnreachableError,
 )
-from afterturn_client.lifecycle import KeptTurn, PreparedTurn
 from afterturn_client.lists import (
     Page,
 )

@@ -1,14 +1,13 @@
 """The two calls of a turn's life cycle: model input before it, storage after it. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 from afterturn_client.arguments import check_name, check_objects
 from afterturn_client.calls import ApiCall
-from afterturn_client.contract.freshness import Freshness
-from afterturn_client.errors import InvalidAnswerError
-from afterturn_client.reading import Fields, read_shape
+from afterturn_client.contract.turns import KeptTurn, PreparedTurn
+from afterturn_client.reading import read_shape
 from afterturn_client.reference import FrameForm
 from afterturn_client.transport import Request, encode_json
 from afterturn_client.turns import Moment, format_moment
@@ -56,28 +55,6 @@ class AfterTurnOptions(TypedDict, total=False):
     expires_at: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTurn:
-    """The model's input: recalled reference, history, and the current items last."""
-
-    project: str
-    input_items: tuple[dict[str, Any], ...] = field(repr=False)
-    recall_fact_ids: tuple[str, ...]
-    recall_insight_ids: tuple[str, ...]
-    context_token_count: int
-    position: int
-    freshness: Freshness
-
-
-@dataclass(frozen=True, slots=True)
-class KeptTurn:
-    """The turn is durable; sent again, it is the same turn. `position` is its place in the log."""
-
-    project: str
-    position: int
-    freshness: Freshness
-
-
 def before_turn(
     session_id: str, turn_id: str, current_input: Sequence[Item], options: BeforeTurnOptions, timeout_s: float
 ) -> ApiCall[PreparedTurn]:
@@ -86,7 +63,7 @@ def before_turn(
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
     request = Request("POST", "/api/v1/turns/before", body=encode_json(body), timeout_s=patience)
     private = _texts_of([current_input, options.get("conversation_items", ())])
-    return ApiCall(request, _read_prepared, private=private)
+    return ApiCall(request, partial(read_shape, PreparedTurn, what="prepared turn"), private=private)
 
 
 def after_turn(
@@ -100,7 +77,7 @@ def after_turn(
     body = encode_json(after_turn_body(session_id, turn_id, given, options))
     request = Request("POST", "/api/v1/turns/after", body=body, timeout_s=timeout_s)
     private = _texts_of([*given, options.get("conversation_items", ())])
-    return ApiCall(request, _read_kept, private=private)
+    return ApiCall(request, partial(read_shape, KeptTurn, what="kept turn"), private=private)
 
 
 def after_turn_body(
@@ -120,29 +97,6 @@ def _name_turn(session_id: str, turn_id: str) -> dict[str, Any]:
 def _list_items(name: str, items: Sequence[Item]) -> list[Item]:
     check_objects(name, items, 'an item, such as {"role": "user", "content": "hello"}')
     return list(items)
-
-
-def _read_prepared(value: object) -> PreparedTurn:
-    fields = Fields.of(value, "prepared turn")
-    items = fields.values.get("input_items")
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InvalidAnswerError("prepared turn: input_items is not a list of objects")
-    return PreparedTurn(
-        fields.text("project"),
-        tuple(items),
-        fields.texts("recall_fact_ids"),
-        fields.texts("recall_insight_ids"),
-        fields.integer("context_token_count"),
-        fields.integer("position"),
-        read_shape(Freshness, fields.values.get("freshness")),
-    )
-
-
-def _read_kept(value: object) -> KeptTurn:
-    fields = Fields.of(value, "kept turn")
-    return KeptTurn(
-        fields.text("project"), fields.integer("position"), read_shape(Freshness, fields.values.get("freshness"))
-    )
 
 
 def _texts_of(value: object) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from afterturn_client.arguments import check_name, check_seconds, check_text
 from afterturn_client.calls import ApiCall, RecallOptions
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.shape import Shape
+from afterturn_client.contract.turns import KeptTurn
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
@@ -25,7 +26,7 @@ WRITTEN = (
     answers.TurnReceipt,
     DocumentReceipt,
     CorrectionReceipt,
-    lifecycle.KeptTurn,
+    KeptTurn,
     MemoryReceipt,
 )
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from afterturn_client.contract.lists import TurnPage
+from afterturn_client.contract.receipts import StoredTurn
 from afterturn_client.contract.sessions import TurnPlace
-from afterturn_client.contract.turns import TurnMessage, TurnStatus
+from afterturn_client.contract.turns import KeptTurn, PreparedTurn, TurnMessage, TurnStatus
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
@@ -25,8 +26,8 @@ from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, Tur
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsParameters
 from producers.service.turns import BatchBody, TurnBody
-from producers.service.wire import Done, WireModel, WritePosition
-from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
+from producers.service.wire import WireModel
+from producers.turns.requests import AfterTurnBody, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.memory.turns import Appended
 
@@ -69,13 +70,6 @@ class TurnOrTurnsParameters(TurnsParameters, MessagesParameters):
     )
 
 
-class TurnReceipt(Done):
-    """The turn is durable."""
-
-    position: WritePosition
-    duplicate: bool = Field(description="whether the turn was stored before")
-
-
 class RefusedTurn(WireModel):
     """A refused turn of a batch, with the error; the other turns are not affected."""
 
@@ -86,7 +80,7 @@ class RefusedTurn(WireModel):
 class BatchAnswer(WireModel):
     """The results of a batch."""
 
-    results: list[TurnReceipt | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
+    results: list[StoredTurn | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
 
 
 SHOWN = {200: DescribedAnswer("the turn", (TurnStatus,))}
@@ -100,8 +94,8 @@ SHOWN = {200: DescribedAnswer("the turn", (TurnStatus,))}
         "again is a duplicate with the first position; another body is refused.",
         CallerClass.WRITER,
         {
-            201: DescribedAnswer("the turn was stored", (TurnReceipt,)),
-            200: DescribedAnswer("the turn was stored before", (TurnReceipt,)),
+            201: DescribedAnswer("the turn was stored", (StoredTurn,)),
+            200: DescribedAnswer("the turn was stored before", (StoredTurn,)),
         },
         body=TurnBody,
         fails=(NotFound, TurnConflict, *LIMITED),
@@ -109,7 +103,7 @@ SHOWN = {200: DescribedAnswer("the turn", (TurnStatus,))}
 )
 async def add_turn(request: Request, call: TenantCall) -> Response:
     appended = await call.memory.intake.add_turn(call.grant, await read_body(request))
-    return json_response(_appended_json(appended), 200 if appended.duplicate else 201)
+    return json_response(_describe_stored(appended), 200 if appended.duplicate else 201)
 
 
 @router.post(
@@ -119,7 +113,7 @@ async def add_turn(request: Request, call: TenantCall) -> Response:
         "Answers with what is recalled, the session's history and the current input, the input last, within "
         "`max_input_tok`; writes nothing.",
         CallerClass.READER,
-        {200: DescribedAnswer("the model's input", (BeforeTurnAnswer,))},
+        {200: DescribedAnswer("the model's input", (PreparedTurn,))},
         body=BeforeTurnBody,
         fails=(PositionBeyondLog,),
     ),
@@ -134,7 +128,7 @@ async def prepare_turn(request: Request, call: HeavyCall) -> Response:
         "Complete a turn, exactly once",
         "The turn is durable and readable when this answers; the same request again changes nothing.",
         CallerClass.WRITER,
-        {200: DescribedAnswer("the turn is stored", (AfterTurnAnswer,))},
+        {200: DescribedAnswer("the turn is stored", (KeptTurn,))},
         body=AfterTurnBody,
         fails=(TurnConflict, *LIMITED),
     ),
@@ -156,7 +150,7 @@ async def complete_turn(request: Request, call: TenantCall) -> Response:
 )
 async def add_turns(request: Request, call: HeavyCall) -> Response:
     answers = await call.memory.intake.add_turns(call.grant, await read_body(request))
-    return json_response({"results": [_result_json(answer) for answer in answers]})
+    return json_response({"results": [_describe_result(answer) for answer in answers]})
 
 
 @router.get(
@@ -231,13 +225,13 @@ def _cut_message(message: TurnMessage, characters: int | None) -> TurnMessage:
     return replace(message, content=message.content[:characters], parts=parts, cut=cut)
 
 
-def _appended_json(appended: Appended) -> dict[str, Any]:
-    return {"ok": True, "position": appended.position, "duplicate": appended.duplicate}
+def _describe_stored(appended: Appended) -> StoredTurn:
+    return StoredTurn(position=appended.position, duplicate=appended.duplicate)
 
 
-def _result_json(answer: TurnResult) -> dict[str, Any]:
+def _describe_result(answer: TurnResult) -> StoredTurn | dict[str, Any]:
     return (
-        _appended_json(answer)
+        _describe_stored(answer)
         if isinstance(answer, Appended)
         else {"ok": False, "error": error_responses.describe_error(answer)}
     )

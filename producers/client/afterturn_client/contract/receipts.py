@@ -8,6 +8,16 @@ from afterturn_client.contract.shape import Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn(Done):
+    """The turn is durable."""
+
+    position: int
+    """position of this in the event log: a recall with it as `min_position` shows this"""
+    duplicate: bool
+    """whether the turn was stored before"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentReceipt(Done):
     """The document is durable."""
 

@@ -1,4 +1,4 @@
-"""A turn: its status in each stage, and its stored messages."""
+"""Turns: prepared, kept, and their status in each stage with their stored messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,46 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from afterturn_client.contract.shape import Shape
+from afterturn_client.contract.freshness import Freshness
+from afterturn_client.contract.shape import Done, Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInput(Shape):
+    """The model's input, the current input last."""
+
+    project: str
+    """name of the bank that was used"""
+    input_items: tuple[Mapping[str, Any], ...] = field(repr=False)
+    """the model's input: recalled memory, history, and the current input last"""
+    recall_fact_ids: tuple[str, ...]
+    """ids of the recalled facts in it"""
+    recall_insight_ids: tuple[str, ...]
+    """ids of the recalled insights in it"""
+    context_token_count: int
+    """estimated tokens of `input_items`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTurn(ModelInput):
+    """The model's input, with its freshness."""
+
+    position: int
+    """the bank's highest position in the event log that this answer shows"""
+    freshness: Freshness
+    """how fresh the bank is"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTurn(Done):
+    """The turn is durable, with how fresh its bank is; sent again, it is the same turn."""
+
+    project: str
+    """name of the bank that was used"""
+    position: int
+    """position of this in the event log: a recall with it as `min_position` shows this"""
+    freshness: Freshness
+    """how fresh the bank is"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
