@@ -1,9 +1,7 @@
 """`afterturn banks|sessions|turns|users list|show`: what a key can read, page by page, over HTTP."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +13,7 @@ from afterturn_client import Afterturn, Page
 from deploy.cli import name_arguments
 from deploy.cli.existence import BANKS_SEARCHED, describe_missing
 from deploy.cli.options import DataOption, JsonOption
-from deploy.cli.output import exit_with, print_fields, print_rows
+from deploy.cli.output import as_api_json, exit_with, print_fields, print_rows
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.user_names import parse_user_id, resolve_user
 from deploy.notices import print_notice
@@ -81,7 +79,7 @@ def show_bank(
     """
     with _open_client(data, bank) as client:
         found = _find_row(client.list_banks, bank, "bank")
-        print_fields({**_as_json(found), "freshness": _as_json(client.freshness())}, as_json=as_json)
+        print_fields({**as_api_json(found), "freshness": as_api_json(client.freshness())}, as_json=as_json)
 
 
 @sessions_app.command("list")
@@ -113,7 +111,7 @@ def show_session(
     """
     with _open_client(data, bank) as client:
         found = _find_row(client.list_sessions, session, "session_id")
-        print_fields(_as_json(found), as_json=as_json)
+        print_fields(as_api_json(found), as_json=as_json)
 
 
 @turns_app.command("list")
@@ -154,7 +152,7 @@ def show_turn(
     **Example:** `afterturn turns show monday 1 --bank support`
     """
     with _open_client(data, bank) as client:
-        print_fields(_as_json(client.turn_status(session, turn)), as_json=as_json)
+        print_fields(as_api_json(client.turn_status(session, turn)), as_json=as_json)
 
 
 @units_app.command("list")
@@ -211,7 +209,7 @@ def show_user(
     **Example:** `afterturn users show ana`
     """
     with _open_client(data, "default") as client:
-        print_fields(_as_json(_find_row(client.list_users, user, "name", "user")), as_json=as_json)
+        print_fields(as_api_json(_find_row(client.list_users, user, "name", "user")), as_json=as_json)
 
 
 @contextmanager
@@ -253,21 +251,9 @@ def require_bank(client: Afterturn, bank: str, *, found: bool) -> None:
 
 
 def _print_page(name: str, page: Page[Any], *, as_json: bool) -> None:
-    rows = [_as_json(row) for row in page.rows]
+    rows = [as_api_json(row) for row in page.rows]
     if not rows and not as_json:
         print_notice(f"there are no {name}")
     print_rows({name: rows, "cursor": page.cursor, "has_more": page.cursor is not None}, name, as_json=as_json)
     if page.cursor and not as_json:
         print_notice(f"there are more: go on with --cursor {page.cursor}")
-
-
-def _as_json(value: Any) -> Any:
-    """Return an answer of the client as JSON values."""
-    if is_dataclass(value) and not isinstance(value, type):
-        fields = {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
-        return fields.pop("raw", None) or fields
-    if isinstance(value, Mapping):
-        return {name: _as_json(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(one) for one in value]
-    return value.isoformat() if isinstance(value, datetime) else value
