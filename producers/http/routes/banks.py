@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.reads import add_read
 from producers.http.requests import BankPlace, PathBank, json_response, read_body, read_parameters
 from producers.service.banks import BankBody, BankChange, BanksParameters
 from store.errors import NotFound
@@ -33,34 +34,28 @@ async def create_bank(request: Request, call: TenantCall) -> Response:
     return json_response(made, 201 if made.created else 200)
 
 
-@router.get(
+@add_read(
+    router,
     "/banks",
-    **describe_route(
-        "List banks",
-        "Lists the banks that the key can read, by name; `after` continues behind a name. Banks that the runtime of "
-        "an agent made for one session are left out unless `runtime` asks for them.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (BankPage,))},
-        query=BanksParameters,
-    ),
+    "List banks",
+    "Lists the banks that the key can read, by name; `after` continues behind a name. Banks that the runtime of "
+    "an agent made for one session are left out unless `runtime` asks for them.",
+    "a page",
 )
-async def list_banks(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.list_banks(call.grant, read_parameters(request, BanksParameters)))
+async def list_banks(call: TenantCall, asked: BanksParameters) -> BankPage:
+    return await call.memory.list_banks(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/bank",
-    **describe_route(
-        "Get a bank",
-        "Returns one bank with its id in the log, its background, disposition and version.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the bank", (BankDetails,))},
-        query=BankPlace,
-        fails=(NotFound,),
-    ),
+    "Get a bank",
+    "Returns one bank with its id in the log, its background, disposition and version.",
+    "the bank",
+    fails=(NotFound,),
 )
-async def get_bank(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.bank(call.grant, read_parameters(request, BankPlace).bank))
+async def get_bank(call: TenantCall, asked: BankPlace) -> BankDetails:
+    return await call.memory.bank(call.grant, asked.bank)
 
 
 @router.patch(

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import json_response, read_body, read_parameters
+from producers.http.reads import add_read
+from producers.http.requests import json_response, read_body
 from producers.service.generations import ComparisonParameters, SwitchBody
 from store.errors import GenerationRefused, NotFound
 
@@ -45,21 +46,18 @@ async def build_generation(call: OperatorCall) -> Response:
     return json_response(await call.operations.generations.build())
 
 
-@router.get(
+@add_read(
+    router,
     "/comparison",
-    **describe_route(
-        "Compare a generation with the live one",
-        "Asks some sample questions, bank by bank, for some seconds: the nearest texts that both models have, and the "
-        "share of the exact nearest that searches of the other generation find. Pages are added up.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("some questions", (GenerationComparison,))},
-        query=ComparisonParameters,
-        fails=(GenerationRefused,),
-    ),
+    "Compare a generation with the live one",
+    "Asks some sample questions, bank by bank, for some seconds: the nearest texts that both models have, and the "
+    "share of the exact nearest that searches of the other generation find. Pages are added up.",
+    "some questions",
+    access=CallerClass.OPERATOR,
+    fails=(GenerationRefused,),
 )
-async def compare_generations(request: Request, call: OperatorCall) -> Response:
-    asked = read_parameters(request, ComparisonParameters)
-    return json_response(await call.operations.generations.compare(asked))
+async def compare_generations(call: OperatorCall, asked: ComparisonParameters) -> GenerationComparison:
+    return await call.operations.generations.compare(asked)
 
 
 @router.post(

@@ -14,7 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from producers.http.authentication import AuthenticatedOperator, OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import Nothing, json_response, read_parameters
+from producers.http.reads import add_read
+from producers.http.requests import Nothing, read_parameters
 from producers.service.fields import Moment, parse_moment
 from producers.service.figures import FigureFeed
 from store.errors import NotFound
@@ -46,22 +47,19 @@ class StreamParameters(FiguresParameters):
     )
 
 
-@router.get(
+@add_read(
+    router,
     "/figures",
-    **describe_route(
-        "Get the figures of the last hour",
-        "Returns the depth and age of each stage's work, rates, how long recalls and stages took, workers and health, "
-        "as the process that answers read them: every 5 s while a page watches there, every 15 s else. Rates are of "
-        "the processes whose samples its `/metrics` tells.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the figures", (FigureReport,))},
-        query=FiguresParameters,
-        fails=(NotFound,),
-    ),
+    "Get the figures of the last hour",
+    "Returns the depth and age of each stage's work, rates, how long recalls and stages took, workers and health, "
+    "as the process that answers read them: every 5 s while a page watches there, every 15 s else. Rates are of "
+    "the processes whose samples its `/metrics` tells.",
+    "the figures",
+    access=CallerClass.OPERATOR,
+    fails=(NotFound,),
 )
-async def get_figures(request: Request, call: OperatorCall) -> Response:
-    asked = read_parameters(request, FiguresParameters)
-    return json_response(await call.operations.require_figures().report(asked.after))
+async def get_figures(call: OperatorCall, asked: FiguresParameters) -> FigureReport:
+    return await call.operations.require_figures().report(asked.after)
 
 
 @router.get(

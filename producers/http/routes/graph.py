@@ -11,11 +11,11 @@ from afterturn_client.contract.graph import (
     Neighbourhood,
     UnitLink,
 )
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path
 
 from producers.http.authentication import TenantCall
-from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier, read_parameters
+from producers.http.reads import add_read
+from producers.http.requests import BankParameters, describe_id, parse_identifier
 from producers.service.graph import (
     CooccurrencesParameters,
     LinksParameters,
@@ -33,110 +33,84 @@ LinkType = Annotated[str, Path(description="kind of the link, one of seven types
 router = APIRouter(prefix="/api/v1", tags=["graph"])
 
 
-@router.get(
+@add_read(
+    router,
     "/entities",
-    **describe_route(
-        "List entities",
-        "People and things that remembered units mention, and those that commands made, in the order of their ids.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (EntityPage,))},
-        query=BankPageParameters,
-    ),
+    "List entities",
+    "People and things that remembered units mention, and those that commands made, in the order of their ids.",
+    "a page",
 )
-async def list_entities(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.graph.entities(call.grant, read_parameters(request, BankPageParameters)))
+async def list_entities(call: TenantCall, asked: BankPageParameters) -> EntityPage:
+    return await call.memory.graph.entities(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/entities/{entity_id}",
-    **describe_route(
-        "Get an entity",
-        "Returns one entity with its version, which a command may expect.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the entity", (Entity,))},
-        query=BankParameters,
-        fails=(NotFound,),
-    ),
+    "Get an entity",
+    "Returns one entity with its version, which a command may expect.",
+    "the entity",
+    fails=(NotFound,),
 )
-async def get_entity(request: Request, call: TenantCall, entity_id: EntityId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return json_response(await call.memory.graph.entity(call.grant, bank, parse_identifier(entity_id)))
+async def get_entity(call: TenantCall, asked: BankParameters, entity_id: EntityId) -> Entity:
+    return await call.memory.graph.entity(call.grant, asked.bank, parse_identifier(entity_id))
 
 
-@router.get(
+@add_read(
+    router,
     "/mentions",
-    **describe_route(
-        "List which units mention which entities",
-        "Mentions in remembered units, in the order of unit and entity; of one unit or entity where that is named.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (MentionPage,))},
-        query=MentionsParameters,
-    ),
+    "List which units mention which entities",
+    "Mentions in remembered units, in the order of unit and entity; of one unit or entity where that is named.",
+    "a page",
 )
-async def list_mentions(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.graph.mentions(call.grant, read_parameters(request, MentionsParameters)))
+async def list_mentions(call: TenantCall, asked: MentionsParameters) -> MentionPage:
+    return await call.memory.graph.mentions(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/cooccurrences",
-    **describe_route(
-        "List entities that occur together",
-        "Pairs of entities that a remembered unit mentions together, in the order of their ids. Workers count them.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (CooccurrencePage,))},
-        query=CooccurrencesParameters,
-    ),
+    "List entities that occur together",
+    "Pairs of entities that a remembered unit mentions together, in the order of their ids. Workers count them.",
+    "a page",
 )
-async def list_cooccurrences(request: Request, call: TenantCall) -> Response:
-    asked = read_parameters(request, CooccurrencesParameters)
-    return json_response(await call.memory.graph.cooccurrences(call.grant, asked))
+async def list_cooccurrences(call: TenantCall, asked: CooccurrencesParameters) -> CooccurrencePage:
+    return await call.memory.graph.cooccurrences(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/neighbourhood",
-    **describe_route(
-        "Get the entities around one",
-        "An entity, those that occur with it most often, and the pairs among them. Workers count them.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the entities and pairs", (Neighbourhood,))},
-        query=NeighbourhoodParameters,
-        fails=(NotFound,),
-    ),
+    "Get the entities around one",
+    "An entity, those that occur with it most often, and the pairs among them. Workers count them.",
+    "the entities and pairs",
+    fails=(NotFound,),
 )
-async def get_neighbourhood(request: Request, call: TenantCall) -> Response:
-    asked = read_parameters(request, NeighbourhoodParameters)
-    return json_response(await call.memory.graph.neighbourhood(call.grant, asked))
+async def get_neighbourhood(call: TenantCall, asked: NeighbourhoodParameters) -> Neighbourhood:
+    return await call.memory.graph.neighbourhood(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/links",
-    **describe_route(
-        "List links between units",
-        "Links between remembered units, in the order of their units and types; from and to one unit where that is "
-        "named.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (LinkPage,))},
-        query=LinksParameters,
-    ),
+    "List links between units",
+    "Links between remembered units, in the order of their units and types; from and to one unit where that is named.",
+    "a page",
 )
-async def list_links(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.graph.links(call.grant, read_parameters(request, LinksParameters)))
+async def list_links(call: TenantCall, asked: LinksParameters) -> LinkPage:
+    return await call.memory.graph.links(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/links/{from_unit_id}/{to_unit_id}/{link_type}",
-    **describe_route(
-        "Get a link between units",
-        "Returns one link with its version, which a command may expect.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the link", (UnitLink,))},
-        query=BankParameters,
-        fails=(NotFound,),
-    ),
+    "Get a link between units",
+    "Returns one link with its version, which a command may expect.",
+    "the link",
+    fails=(NotFound,),
 )
 async def get_link(
-    request: Request, call: TenantCall, from_unit_id: FromUnit, to_unit_id: ToUnit, link_type: LinkType
-) -> Response:
-    bank = read_parameters(request, BankParameters).bank
+    call: TenantCall, asked: BankParameters, from_unit_id: FromUnit, to_unit_id: ToUnit, link_type: LinkType
+) -> UnitLink:
     units = parse_identifier(from_unit_id), parse_identifier(to_unit_id)
-    return json_response(await call.memory.graph.link(call.grant, bank, *units, link_type))
+    return await call.memory.graph.link(call.grant, asked.bank, *units, link_type)

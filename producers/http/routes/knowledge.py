@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.reads import add_read
 from producers.http.requests import (
     BankParameters,
     describe_id,
@@ -50,36 +51,27 @@ async def add_document(request: Request, call: TenantCall) -> Response:
     return json_response(added, 200 if added.duplicate else 201)
 
 
-@router.get(
+@add_read(
+    router,
     "/docs/{doc_id}",
-    **describe_route(
-        "Get a document",
-        "Returns the document's metadata and number of units; its text is in the units.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the document", (Document,))},
-        query=BankParameters,
-        fails=(NotFound,),
-    ),
+    "Get a document",
+    "Returns the document's metadata and number of units; its text is in the units.",
+    "the document",
+    fails=(NotFound,),
 )
-async def get_document(request: Request, call: TenantCall, doc_id: DocumentId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return json_response(await call.memory.knowledge.document(call.grant, bank, parse_identifier(doc_id)))
+async def get_document(call: TenantCall, asked: BankParameters, doc_id: DocumentId) -> Document:
+    return await call.memory.knowledge.document(call.grant, asked.bank, parse_identifier(doc_id))
 
 
-@router.get(
+@add_read(
+    router,
     "/docs",
-    **describe_route(
-        "List documents",
-        "Newest first; a document that is added meanwhile shifts no page.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (DocumentPage,))},
-        query=BankPageParameters,
-    ),
+    "List documents",
+    "Newest first; a document that is added meanwhile shifts no page.",
+    "a page",
 )
-async def list_documents(request: Request, call: TenantCall) -> Response:
-    return json_response(
-        await call.memory.knowledge.list_documents(call.grant, read_parameters(request, BankPageParameters))
-    )
+async def list_documents(call: TenantCall, asked: BankPageParameters) -> DocumentPage:
+    return await call.memory.knowledge.list_documents(call.grant, asked)
 
 
 @router.delete(
@@ -121,36 +113,27 @@ async def set_directive(request: Request, call: TenantCall) -> Response:
     return json_response(told, 201 if told.changed else 200)
 
 
-@router.get(
+@add_read(
+    router,
     "/directives",
-    **describe_route(
-        "List directives",
-        "Lists active directives with their authors, the highest priority first.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the directives", (DirectivePage,))},
-        query=BankPageParameters,
-    ),
+    "List directives",
+    "Lists active directives with their authors, the highest priority first.",
+    "the directives",
 )
-async def list_directives(request: Request, call: TenantCall) -> Response:
-    return json_response(
-        await call.memory.knowledge.directives(call.grant, read_parameters(request, BankPageParameters))
-    )
+async def list_directives(call: TenantCall, asked: BankPageParameters) -> DirectivePage:
+    return await call.memory.knowledge.directives(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/directives/{directive_id}",
-    **describe_route(
-        "Get a directive",
-        "Returns one directive with its version, which a command may expect.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the directive", (DirectiveDetails,))},
-        query=BankParameters,
-        fails=(NotFound,),
-    ),
+    "Get a directive",
+    "Returns one directive with its version, which a command may expect.",
+    "the directive",
+    fails=(NotFound,),
 )
-async def get_directive(request: Request, call: TenantCall, directive_id: DirectiveId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return json_response(await call.memory.knowledge.directive(call.grant, bank, parse_identifier(directive_id)))
+async def get_directive(call: TenantCall, asked: BankParameters, directive_id: DirectiveId) -> DirectiveDetails:
+    return await call.memory.knowledge.directive(call.grant, asked.bank, parse_identifier(directive_id))
 
 
 @router.delete(
@@ -192,32 +175,24 @@ async def link_units(request: Request, call: TenantCall) -> Response:
     return json_response(told, 201 if told.changed else 200)
 
 
-@router.get(
+@add_read(
+    router,
     "/reflections",
-    **describe_route(
-        "List reflections",
-        "Lists the reflections that workers derived from the bank's facts.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the reflections", (ReflectionPage,))},
-        query=BankPageParameters,
-    ),
+    "List reflections",
+    "Lists the reflections that workers derived from the bank's facts.",
+    "the reflections",
 )
-async def list_reflections(request: Request, call: TenantCall) -> Response:
-    return json_response(
-        await call.memory.knowledge.reflections(call.grant, read_parameters(request, BankPageParameters))
-    )
+async def list_reflections(call: TenantCall, asked: BankPageParameters) -> ReflectionPage:
+    return await call.memory.knowledge.reflections(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/profile",
-    **describe_route(
-        "Get a person's profile",
-        "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
-        "asks about its own user, and by name in a bank it reaches.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the profile", (Profile,))},
-        query=ProfileParameters,
-    ),
+    "Get a person's profile",
+    "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
+    "asks about its own user, and by name in a bank it reaches.",
+    "the profile",
 )
-async def get_profile(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.profile(call.grant, read_parameters(request, ProfileParameters)))
+async def get_profile(call: TenantCall, asked: ProfileParameters) -> Profile:
+    return await call.memory.profile(call.grant, asked)

@@ -5,7 +5,8 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import json_response, read_body, read_parameters
+from producers.http.reads import add_read
+from producers.http.requests import json_response, read_body
 from producers.service.operator_letters import LetterFilter, LettersBody, LettersParameters, MatchingLettersBody
 
 router = APIRouter(prefix="/api/v1/operator", tags=["letters"])
@@ -24,33 +25,28 @@ async def list_turn_queues(call: OperatorCall) -> Response:
     return json_response(await call.operations.letters.list_queues())
 
 
-@router.get(
+@add_read(
+    router,
     "/letters",
-    **describe_route(
-        "List dead letters",
-        "Lists messages of turn queues that were never accepted, page by page, the oldest first: reasons and sizes.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("a page", (DeadLetterPage,))},
-        query=LettersParameters,
-    ),
+    "List dead letters",
+    "Lists messages of turn queues that were never accepted, page by page, the oldest first: reasons and sizes.",
+    "a page",
+    access=CallerClass.OPERATOR,
 )
-async def list_dead_letters(request: Request, call: OperatorCall) -> Response:
-    asked = read_parameters(request, LettersParameters)
-    return json_response(await call.operations.letters.list_letters(asked, names=call.operator.makes_keys))
+async def list_dead_letters(call: OperatorCall, asked: LettersParameters) -> DeadLetterPage:
+    return await call.operations.letters.list_letters(asked, names=call.operator.makes_keys)
 
 
-@router.get(
+@add_read(
+    router,
     "/letters/count",
-    **describe_route(
-        "Count dead letters",
-        "Counts the dead letters that match, and those of them that can be retried.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the count", (DeadLetterCount,))},
-        query=LetterFilter,
-    ),
+    "Count dead letters",
+    "Counts the dead letters that match, and those of them that can be retried.",
+    "the count",
+    access=CallerClass.OPERATOR,
 )
-async def count_dead_letters(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.letters.count_letters(read_parameters(request, LetterFilter)))
+async def count_dead_letters(call: OperatorCall, asked: LetterFilter) -> DeadLetterCount:
+    return await call.operations.letters.count_letters(asked)
 
 
 @router.post(

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.reads import add_read
 from producers.http.requests import json_response, read_parameters
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID
@@ -18,18 +19,15 @@ from store.errors import NotFound
 router = APIRouter(prefix="/api/v1", tags=["lists"])
 
 
-@router.get(
+@add_read(
+    router,
     "/sessions",
-    **describe_route(
-        "List sessions",
-        "The session with the newest turn first; a session that continues meanwhile moves to the front.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (SessionPage,))},
-        query=BankPageParameters,
-    ),
+    "List sessions",
+    "The session with the newest turn first; a session that continues meanwhile moves to the front.",
+    "a page",
 )
-async def list_sessions(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.lists.sessions(call.grant, read_parameters(request, BankPageParameters)))
+async def list_sessions(call: TenantCall, asked: BankPageParameters) -> SessionPage:
+    return await call.memory.lists.sessions(call.grant, asked)
 
 
 @router.get(
@@ -52,30 +50,24 @@ async def get_session(
     return json_response(await call.memory.lists.session(call.grant, place))
 
 
-@router.get(
+@add_read(
+    router,
     "/units",
-    **describe_route(
-        "List units",
-        "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
-        "the newest turns are listed before a worker has written them; until then a change of one is busy.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (UnitPage,))},
-        query=UnitsParameters,
-    ),
+    "List units",
+    "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
+    "the newest turns are listed before a worker has written them; until then a change of one is busy.",
+    "a page",
 )
-async def list_units(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.lists.units(call.grant, read_parameters(request, UnitsParameters)))
+async def list_units(call: TenantCall, asked: UnitsParameters) -> UnitPage:
+    return await call.memory.lists.units(call.grant, asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/users",
-    **describe_route(
-        "List users",
-        "Lists users with stored memories in the banks that the key can read; a user's key sees only its own user.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page", (UserPage,))},
-        query=PageParameters,
-    ),
+    "List users",
+    "Lists users with stored memories in the banks that the key can read; a user's key sees only its own user.",
+    "a page",
 )
-async def list_users(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.lists.users(call.grant, read_parameters(request, PageParameters)))
+async def list_users(call: TenantCall, asked: PageParameters) -> UserPage:
+    return await call.memory.lists.users(call.grant, asked)

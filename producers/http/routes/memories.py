@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.reads import add_read
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
 from producers.service.single_memories import MemoryBody
@@ -39,20 +40,16 @@ async def write_memory(request: Request, call: TenantCall) -> Response:
     return json_response(kept, 201 if kept.created else 200)
 
 
-@router.get(
+@add_read(
+    router,
     "/memories/{memory_id}",
-    **describe_route(
-        "Get a single memory",
-        "Returns the memory as a unit; `turn_id` is its id.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the memory", (Unit,))},
-        query=BankParameters,
-        fails=(NotFound,),
-    ),
+    "Get a single memory",
+    "Returns the memory as a unit; `turn_id` is its id.",
+    "the memory",
+    fails=(NotFound,),
 )
-async def get_memory(request: Request, call: TenantCall, memory_id: MemoryId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return json_response(await call.memory.memories.read(call.grant, bank, memory_id))
+async def get_memory(call: TenantCall, asked: BankParameters, memory_id: MemoryId) -> Unit:
+    return await call.memory.memories.read(call.grant, asked.bank, memory_id)
 
 
 @router.delete(

@@ -28,6 +28,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.reads import add_read
 from producers.http.requests import describe_id, json_response, parse_identifier, read_body, read_parameters
 from producers.service.operations import (
     AuditParameters,
@@ -60,18 +61,16 @@ JobId = Annotated[str, describe_id("the turn, or of one of its rows")]
 router = APIRouter(prefix="/api/v1/operator", tags=["operator"])
 
 
-@router.get(
+@add_read(
+    router,
     "/tenants",
-    **describe_route(
-        "List tenants",
-        "Lists tenants by name, without content.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("a page", (TenantPage,))},
-        query=PageParameters,
-    ),
+    "List tenants",
+    "Lists tenants by name, without content.",
+    "a page",
+    access=CallerClass.OPERATOR,
 )
-async def list_tenants(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.tenants(read_parameters(request, PageParameters)))
+async def list_tenants(call: OperatorCall, asked: PageParameters) -> TenantPage:
+    return await call.operations.tenants(asked)
 
 
 @router.get(
@@ -103,33 +102,28 @@ async def get_stage_status(call: OperatorCall) -> Response:
     return json_response(await call.operations.status())
 
 
-@router.get(
+@add_read(
+    router,
     "/audit",
-    **describe_route(
-        "List the call audit",
-        "Lists calls with key, operation and result, the newest first.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the calls", (CallList,))},
-        query=AuditParameters,
-    ),
+    "List the call audit",
+    "Lists calls with key, operation and result, the newest first.",
+    "the calls",
+    access=CallerClass.OPERATOR,
 )
-async def list_calls(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.audit(read_parameters(request, AuditParameters)))
+async def list_calls(call: OperatorCall, asked: AuditParameters) -> CallList:
+    return await call.operations.audit(asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/targets",
-    **describe_route(
-        "List gateway targets",
-        "Lists targets with their waiting deliveries; no key is shown.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the targets", (TargetList,))},
-        query=ListedTargets,
-    ),
+    "List gateway targets",
+    "Lists targets with their waiting deliveries; no key is shown.",
+    "the targets",
+    access=CallerClass.OPERATOR,
 )
-async def list_gateway_targets(request: Request, call: OperatorCall) -> Response:
-    asked = read_parameters(request, ListedTargets)
-    return json_response(await call.operations.targets.list_targets(asked, names=call.operator.makes_keys))
+async def list_gateway_targets(call: OperatorCall, asked: ListedTargets) -> TargetList:
+    return await call.operations.targets.list_targets(asked, names=call.operator.makes_keys)
 
 
 @router.put(
@@ -198,18 +192,16 @@ async def check_installation(call: OperatorCall) -> Response:
     return json_response(await call.operations.examine())
 
 
-@router.get(
+@add_read(
+    router,
     "/keys",
-    **describe_route(
-        "List a tenant's keys",
-        "Lists keys without their secrets, revoked and expired ones included.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the keys", (KeyList,))},
-        query=TenantParameters,
-    ),
+    "List a tenant's keys",
+    "Lists keys without their secrets, revoked and expired ones included.",
+    "the keys",
+    access=CallerClass.OPERATOR,
 )
-async def list_keys(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.tenant_keys(read_parameters(request, TenantParameters).tenant))
+async def list_keys(call: OperatorCall, asked: TenantParameters) -> KeyList:
+    return await call.operations.tenant_keys(asked.tenant)
 
 
 @router.post(
@@ -267,18 +259,16 @@ async def _change_keys(request: Request, call: OperatorCall, change: KeyChange) 
     return json_response(made, 201)
 
 
-@router.get(
+@add_read(
+    router,
     "/quotas",
-    **describe_route(
-        "Get a tenant's quotas",
-        "Returns the limits and usage of the tenant and its banks.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the quotas", (QuotaList,))},
-        query=TenantParameters,
-    ),
+    "Get a tenant's quotas",
+    "Returns the limits and usage of the tenant and its banks.",
+    "the quotas",
+    access=CallerClass.OPERATOR,
 )
-async def get_quotas(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.quotas(read_parameters(request, TenantParameters).tenant))
+async def get_quotas(call: OperatorCall, asked: TenantParameters) -> QuotaList:
+    return await call.operations.quotas(asked.tenant)
 
 
 @router.put(
@@ -298,52 +288,44 @@ async def set_quota(request: Request, call: OperatorCall) -> Response:
     return json_response(answer)
 
 
-@router.get(
+@add_read(
+    router,
     "/jobs",
-    **describe_route(
-        "List undone and failed work",
-        "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("a page", (JobPage,))},
-        query=JobsParameters,
-    ),
+    "List undone and failed work",
+    "Lists rows of the ledger page by page, the oldest first: ids, statuses and reasons.",
+    "a page",
+    access=CallerClass.OPERATOR,
 )
-async def list_jobs(request: Request, call: OperatorCall) -> Response:
-    asked = read_parameters(request, JobsParameters)
-    return json_response(await call.operations.work.list_jobs(asked, names=call.operator.makes_keys))
+async def list_jobs(call: OperatorCall, asked: JobsParameters) -> JobPage:
+    return await call.operations.work.list_jobs(asked, names=call.operator.makes_keys)
 
 
-@router.get(
+@add_read(
+    router,
     "/jobs/count",
-    **describe_route(
-        "Count undone and failed work",
-        "Counts rows of the ledger by status.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the counts", (JobCounts,))},
-        query=JobFilter,
-    ),
+    "Count undone and failed work",
+    "Counts rows of the ledger by status.",
+    "the counts",
+    access=CallerClass.OPERATOR,
 )
-async def count_jobs(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.work.count_jobs(read_parameters(request, JobFilter)))
+async def count_jobs(call: OperatorCall, asked: JobFilter) -> JobCounts:
+    return await call.operations.work.count_jobs(asked)
 
 
-@router.get(
+@add_read(
+    router,
     "/jobs/{job_id}",
-    **describe_route(
-        "Get the work of a turn",
-        "Returns every stage of a turn and its recorded attempts, by the id of the turn or of one of its rows.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the rows", (JobHistory,))},
-        query=TargetsParameters,
-        fails=(NotFound,),
-    ),
+    "Get the work of a turn",
+    "Returns every stage of a turn and its recorded attempts, by the id of the turn or of one of its rows.",
+    "the rows",
+    access=CallerClass.OPERATOR,
+    fails=(NotFound,),
 )
-async def get_job(request: Request, call: OperatorCall, job_id: JobId) -> Response:
-    asked = read_parameters(request, TargetsParameters)
+async def get_job(call: OperatorCall, asked: TargetsParameters, job_id: JobId) -> JobHistory:
     names = asked.names and call.operator.makes_keys
     host, answer = await call.operations.work.show_job(parse_identifier(job_id), asked.tenant, names=names)
     call.note_tenant(host)
-    return json_response(answer)
+    return answer
 
 
 @router.post(

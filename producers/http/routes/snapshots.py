@@ -14,7 +14,8 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.authentication import OperatorCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import describe_id, json_response, parse_identifier, read_body, read_parameters
+from producers.http.reads import add_read
+from producers.http.requests import describe_id, json_response, parse_identifier, read_body
 from producers.service.snapshots import (
     EventsBody,
     EventsParameters,
@@ -31,18 +32,16 @@ SnapshotId = Annotated[str, describe_id("the snapshot")]
 router = APIRouter(prefix="/api/v1/operator/snapshots", tags=["snapshots"])
 
 
-@router.get(
+@add_read(
+    router,
     "",
-    **describe_route(
-        "List a tenant's snapshots",
-        "Lists exports and imports, the newest first, without content.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the snapshots", (SnapshotList,))},
-        query=SnapshotsParameters,
-    ),
+    "List a tenant's snapshots",
+    "Lists exports and imports, the newest first, without content.",
+    "the snapshots",
+    access=CallerClass.OPERATOR,
 )
-async def list_snapshots(request: Request, call: OperatorCall) -> Response:
-    return json_response(await call.operations.snapshots.list(read_parameters(request, SnapshotsParameters)))
+async def list_snapshots(call: OperatorCall, asked: SnapshotsParameters) -> SnapshotList:
+    return await call.operations.snapshots.list(asked)
 
 
 @router.post(
@@ -83,42 +82,36 @@ async def create_import(request: Request, call: OperatorCall) -> Response:
     return json_response(begun, 201)
 
 
-@router.get(
+@add_read(
+    router,
     "/{snapshot_id}",
-    **describe_route(
-        "Get a snapshot",
-        "Returns how far an export or import came, with its counts.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the snapshot", (Snapshot,))},
-        query=SnapshotParameters,
-        fails=(NotFound,),
-    ),
+    "Get a snapshot",
+    "Returns how far an export or import came, with its counts.",
+    "the snapshot",
+    access=CallerClass.OPERATOR,
+    fails=(NotFound,),
 )
-async def get_snapshot(request: Request, call: OperatorCall, snapshot_id: SnapshotId) -> Response:
-    asked = read_parameters(request, SnapshotParameters)
+async def get_snapshot(call: OperatorCall, asked: SnapshotParameters, snapshot_id: SnapshotId) -> Snapshot:
     tenant, snapshot = await call.operations.snapshots.show(parse_identifier(snapshot_id), asked)
     call.note_tenant(tenant)
-    return json_response(snapshot)
+    return snapshot
 
 
-@router.get(
+@add_read(
+    router,
     "/{snapshot_id}/events",
-    **describe_route(
-        "Read events of an export",
-        "Returns the next events in the order of the log. An empty page ends the export: the page before it can be "
-        "read again until then.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the events", (SnapshotEvents,))},
-        query=EventsParameters,
-        fails=(NotFound, SnapshotRefused),
-    ),
+    "Read events of an export",
+    "Returns the next events in the order of the log. An empty page ends the export: the page before it can be "
+    "read again until then.",
+    "the events",
+    access=CallerClass.OPERATOR,
+    fails=(NotFound, SnapshotRefused),
 )
-async def list_snapshot_events(request: Request, call: OperatorCall, snapshot_id: SnapshotId) -> Response:
+async def list_snapshot_events(call: OperatorCall, asked: EventsParameters, snapshot_id: SnapshotId) -> SnapshotEvents:
     call.require_key_making()
-    asked = read_parameters(request, EventsParameters)
     tenant, page = await call.operations.snapshots.read_events(parse_identifier(snapshot_id), asked)
     call.note_tenant(tenant)
-    return json_response(page)
+    return page
 
 
 @router.post(

@@ -11,6 +11,7 @@ from pydantic import Field
 from producers.errors import TooSlow
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.reads import add_read
 from producers.http.requests import (
     BankParameters,
     describe_id,
@@ -44,20 +45,16 @@ class ForgetParameters(BankParameters):
 PINNED = {200: DescribedAnswer("the unit", (CorrectionReceipt,))}
 
 
-@router.get(
+@add_read(
+    router,
     "/units/{unit_id}",
-    **describe_route(
-        "Get a unit with its provenance",
-        "Shows the whole text of a unit, where it was said and what was drawn from it.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the unit", (Unit,))},
-        query=BankParameters,
-        fails=(NotFound,),
-    ),
+    "Get a unit with its provenance",
+    "Shows the whole text of a unit, where it was said and what was drawn from it.",
+    "the unit",
+    fails=(NotFound,),
 )
-async def get_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return json_response(await call.memory.revisions.unit(call.grant, bank, parse_identifier(unit_id)))
+async def get_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> Unit:
+    return await call.memory.revisions.unit(call.grant, asked.bank, parse_identifier(unit_id))
 
 
 @router.patch(
