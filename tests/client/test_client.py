@@ -219,7 +219,7 @@ async def test_reading_ones_writes_can_be_turned_off(server: Loopback, twin: Twi
 async def test_a_recall_job_is_started_asked_and_let_go(server: Loopback, twin: Twin) -> None:
     def answer(seen: Seen) -> Response:
         if seen.method == "POST":
-            return JSONResponse({"job_id": "j", "expires_at": "2026-01-02T03:04:05Z"}, 202)
+            return JSONResponse({"job_id": str(SOURCE), "expires_at": "2026-01-02T03:04:05Z"}, 202)
         return (
             Response(status_code=204) if seen.method == "DELETE" else JSONResponse({"status": "done", "result": ANSWER})
         )
@@ -230,7 +230,7 @@ async def test_a_recall_job_is_started_asked_and_let_go(server: Loopback, twin: 
     state = await twin(client, "recall_job", job.job_id, wait_ms=50)
     assert await twin(client, "cancel_recall", job.job_id) is None
     assert server.seen[0].json == {"bank": "default", "query": "who?", "k": 2, "ttl_s": 60}
-    assert [seen.raw_path.partition("?")[0] for seen in server.seen[1:]] == ["/api/v1/recall/jobs/j"] * 2
+    assert [seen.raw_path.partition("?")[0] for seen in server.seen[1:]] == [f"/api/v1/recall/jobs/{SOURCE}"] * 2
     assert server.seen[1].params == {"wait_ms": "50"}
     assert state.answer is not None
     assert state.answer.results[0].text == TEXT

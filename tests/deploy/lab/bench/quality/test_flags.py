@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from afterturn_client.contract.recall import NO_EVIDENCE, Evidence
+from afterturn_client.contract.recall import Evidence
 
 from deploy.lab.bench.quality.flags import (
     ANSWERABLE,
@@ -62,7 +62,7 @@ def test_flags_are_counted_by_group_and_a_group_without_questions_has_no_row() -
         FlaggedAnswer(SWAPPED, Evidence(top=0.9, on_topic=True, about="other_speaker")),
         FlaggedAnswer(SWAPPED, Evidence(top=0.9, on_topic=True, about="named")),
         FlaggedAnswer(SWAPPED, Evidence(top=0.1, on_topic=False, about="named")),
-        FlaggedAnswer(SWAPPED, NO_EVIDENCE),
+        FlaggedAnswer(SWAPPED, Evidence(top=None, on_topic=True, about=None)),
         FlaggedAnswer(ANSWERABLE, Evidence(top=0.9, on_topic=True, about="named")),
     ]
     assert count_flags(answers) == [
