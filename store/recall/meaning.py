@@ -13,7 +13,7 @@ from embeddings.protocol import Embedder
 from store.gen_ai_spans import trace_embedding
 from store.off_loop import LONG_CHARACTERS, run_off_loop
 from store.recall.named_words import NamedWords
-from store.recall.question import EFFORT, find_named_speakers, put_in_first_person
+from store.recall.question import EFFORT, find_asked_people, put_in_first_person
 from store.recall.settings import RecallSettings
 from store.recall.state import BegunQuestion, RecallState
 from store.recall.tail import BACKLOG, UnembeddedText, select_affordable, select_urgent
@@ -90,7 +90,7 @@ class QuestionEmbedder:
         Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`).
         """
         text, begun = state.question.text, state.begun
-        names = find_named_speakers(state.question, state.speakers)
+        names = find_asked_people(state.question, state.speakers)
         state.phrased = put_in_first_person(text, names)
         can_read = getattr(embedder, "can_read", None)  # of what `ReadsSomeScripts` says: a protocol is slow to ask for
         state.is_read = can_read is None or can_read(state.phrased)

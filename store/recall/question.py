@@ -18,6 +18,8 @@ MAX_TERMS = 160
 #: Parsing a question costs this many times as much as cutting a text of that length into words.
 EFFORT = 20
 
+#: English words for a person whom the question does not name.
+UNNAMED = frozenset({"he", "she"})
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 _USUAL = (rules_of(AUTO),)
 #: Roles, which stand for the speaker of a message without a name.
@@ -92,6 +94,18 @@ def _rename_word(word: str, names: Mapping[str, str]) -> str:
 def find_named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     """Return the speakers whom the question names by at least one word of their name."""
     return frozenset(filter(question.names_speaker, speakers))
+
+
+def find_asked_people(question: Question, speakers: Collection[str]) -> frozenset[str]:
+    """Return the speakers whom the question names; where it names none and only people speak, its words for one.
+
+    "When did she move?" asks what one of two people said of herself; beside an agent it asks about somebody else. Of
+    questions of two sets with their names replaced by such words R@10 rose from .880 to .887 and from .655 to .674.
+    """
+    named = find_named_speakers(question, speakers)
+    if named or len(speakers) <= 1 or not ROLES.isdisjoint(map(str.lower, speakers)):
+        return named
+    return UNNAMED if detect_language(question.text) == "en" else named
 
 
 def put_in_first_person(text: str, names: Collection[str]) -> str:

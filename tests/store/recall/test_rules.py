@@ -14,7 +14,7 @@ from store.recall.dense import compute_products
 from store.recall.exact_identifiers import apply_identifier
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
-from store.recall.question import find_named_speakers, parse_question, put_in_first_person
+from store.recall.question import find_asked_people, find_named_speakers, parse_question, put_in_first_person
 from store.recall.short_questions import ShortQuestions, split_questions
 from tests.store.conftest import NOON
 from tests.tables import each_row
@@ -196,6 +196,20 @@ def test_putting_a_question_in_the_first_person_never_fails_and_never_leaves_not
 
 def test_only_speakers_whom_the_question_names_count_as_named() -> None:
     assert find_named_speakers(parse_question("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
+
+
+@each_row(
+    "question, speakers, told",
+    [
+        ("When did she move, and why did he stay?", ["Ann", "Igor"], "When did I move, and why did I stay?"),
+        ("When did Ann say he moved?", ["Ann", "Igor"], "When did I say he moved?"),
+        ("When did she move?", ["Ann"], "When did she move?"),
+        ("When did she move?", ["Ann", "assistant"], "When did she move?"),
+        ("Wo ist he, wenn es regnet?", ["Ann", "Igor"], "Wo ist he, wenn es regnet?"),
+    ],
+)
+def test_he_and_she_mean_a_speaker_where_people_alone_speak(question: str, speakers: list[str], told: str) -> None:
+    assert put_in_first_person(question, find_asked_people(parse_question(question), speakers)) == told
 
 
 @each_row(
