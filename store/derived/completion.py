@@ -87,8 +87,7 @@ OPEN = text("""
       from unnest(cast(:items as uuid[]), cast(:sessions as uuid[]), cast(:turns as uuid[])) as w(item, session, turn)
     on conflict (host_id, stage, item_id) do update
        set status = 'pending', attempts = 0, next_attempt_at = now(), updated_at = now()
-     where l.status = 'done'
-    returning l.item_id""")
+     where l.status = 'done'""")
 UNCOUNTED = text("""
     select exists (select from afterturn.agent_memory_unit_entity_t l
                     where l.host_id = :host and l.bank_id = :bank and l.counted <> (l.removed_at is null))""")
@@ -192,7 +191,7 @@ async def _open_work(
             if turns:
                 items = [item(turn, opening["position"]) for turn in turns]
                 rows = {"items": items, "sessions": list(turns.values()), "turns": list(turns)}
-                opened += len((await connection.execute(OPEN, {**opening, **rows})).all())
+                opened += (await connection.execute(OPEN, {**opening, **rows})).rowcount
                 after = units[-1].unit_id
         more = len(units) == WORK_PAGE
     return opened

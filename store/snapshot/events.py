@@ -28,6 +28,7 @@ ATTRIBUTES = frozenset(
 KNOWN_IDS = 1024
 #: Another spelling of an attribute, which is read as well.
 _VERSION_ALIAS = "aggregateVersion"
+_NAMED = ATTRIBUTES | {_VERSION_ALIAS}
 
 
 class UnreadableEvent(InvalidEvent):
@@ -65,7 +66,10 @@ def _to_snake_case(name: str) -> str:
 
 
 #: The attributes of an event's data that are the parts of its aggregate's id.
-_ID_ATTRIBUTES = {aggregate: tuple(map(_to_snake_case, names)) for aggregate, names in ID_FIELDS.items()}
+_ID_ATTRIBUTES = {event: tuple(map(_to_snake_case, ID_FIELDS[spec.aggregate])) for event, spec in EVENTS.items()}
+#: The wire names of types and of their aggregates, since each look into an enumeration is a call.
+_TYPES = {event.value: event for event in EventType}
+_AGGREGATES = {event: spec.aggregate.value for event, spec in EVENTS.items()}
 _ABOUT = ("sessionId", "turnId", "docId", "unitId", "directiveId", "reflectionId", "userId", "fromUnitId", "toUnitId")
 
 
@@ -78,7 +82,8 @@ def read_event(line: Any, host: UUID) -> ReadEvent:
     if not isinstance(line, Mapping):
         raise UnreadableEvent("a line is no JSON object")
     event = _read_type(line)
-    identity, of_host, user = _read_id(line, "id"), _read_known_id(line, "host"), _read_known_id(line, "user")
+    identity = _read_id(line, "id")
+    (of_host, host_text), (user, user_text) = _read_known_id(line, "host"), _read_known_id(line, "user")
     if of_host != host:
         raise UnreadableEvent("host: is another tenant's; name a replacement, or import into that tenant")
     data = line.get("data")
@@ -86,25 +91,26 @@ def read_event(line: Any, host: UUID) -> ReadEvent:
         raise UnreadableEvent("data: must be an object")
     version = _read_version(line, data)
     checked = _check_data(event, data, host)
-    parts = (host, checked.bank_id, *(getattr(checked, name) for name in _ID_ATTRIBUTES[EVENTS[event].aggregate]))
+    bank, bank_text = _read_known_id(data, "bankId")
+    parts = (host_text, bank_text, *(getattr(checked, name) for name in _ID_ATTRIBUTES[event]))
     subject = _build_subject(line, event, parts)
     kept = {name: value for name, value in data.items() if name not in COLUMNS}
-    extensions = {name: value for name, value in line.items() if name not in ATTRIBUTES and name != _VERSION_ALIAS}
+    extensions = {} if line.keys() <= _NAMED else {name: line[name] for name in line if name not in _NAMED}
     source = line.get("source")
     at = _read_time(line)
     offer = {
         "id": str(identity),
-        "type": event.value,
-        "aggregate": EVENTS[event].aggregate.value,
+        "type": str(event),
+        "aggregate": _AGGREGATES[event],
         "subject": subject,
-        "bank": str(checked.bank_id),
-        "user": str(user),
+        "bank": bank_text,
+        "user": user_text,
         "ts": at.isoformat(),
         "version": version,
         "data": kept,
         "metadata": {**extensions, **({"source": source} if source not in {None, SOURCE} else {})} or None,
     }
-    return ReadEvent(offer, identity, subject, version, checked.bank_id, user, at, data.get("erased") is True)
+    return ReadEvent(offer, identity, subject, version, bank, user, at, data.get("erased") is True)
 
 
 def build_cloud_event(event: Mapping[str, Any], host: UUID, nth: int) -> dict[str, Any]:
@@ -129,15 +135,14 @@ def build_cloud_event(event: Mapping[str, Any], host: UUID, nth: int) -> dict[st
 
 
 def _read_type(line: Mapping[str, Any]) -> EventType:
-    try:
-        event = EventType(str(line.get("type")))
-    except ValueError:
-        raise UnreadableEvent("type: is no type of this log") from None
-    aggregate = EVENTS[event].aggregate
+    event = _TYPES.get(str(line.get("type")))
+    if event is None:
+        raise UnreadableEvent("type: is no type of this log")
+    aggregate = _AGGREGATES[event]
     if line.get("specversion", "1.0") != "1.0":
         raise UnreadableEvent("specversion: must be 1.0")
-    if line.get("aggregatetype", aggregate.value) != aggregate.value:
-        raise UnreadableEvent(f"aggregatetype: must be {aggregate.value} for this type")
+    if line.get("aggregatetype", aggregate) != aggregate:
+        raise UnreadableEvent(f"aggregatetype: must be {aggregate} for this type")
     return event
 
 
@@ -148,16 +153,18 @@ def _read_id(line: Mapping[str, Any], name: str) -> UUID:
         raise UnreadableEvent(f"{name}: must be a UUID") from None
 
 
-def _read_known_id(line: Mapping[str, Any], name: str) -> UUID:
-    """Return an id that many events have."""
-    given = line.get(name)
+def _read_known_id(line: Mapping[str, Any], name: str) -> tuple[UUID, str]:
+    """Return an id that many events have, and its text."""
     try:
-        return _parse_id(given) if type(given) is str else _read_id(line, name)
-    except ValueError:
-        return _read_id(line, name)
+        return _parse_id(str(line[name]))
+    except (KeyError, ValueError):
+        raise UnreadableEvent(f"{name}: must be a UUID") from None
 
 
-_parse_id = lru_cache(KNOWN_IDS)(UUID)
+@lru_cache(KNOWN_IDS)
+def _parse_id(given: str) -> tuple[UUID, str]:
+    identity = UUID(given)
+    return identity, str(identity)
 
 
 def _read_time(line: Mapping[str, Any]) -> datetime:
