@@ -234,8 +234,7 @@ class Imports:
         async def begin() -> AsyncGenerator[AsyncConnection]:
             if time.monotonic() > until:
                 raise _Paused
-            # The commit that notes a bank waits for the disk, and covers these. One plan for all: a fifth less
-            # processor time.
+            # The commit that notes a bank waits for the disk, and covers these.
             async with self._database.tenant(host, NO_SYNC) as connection:
                 yield connection
 
