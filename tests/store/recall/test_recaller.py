@@ -23,7 +23,7 @@ from store.recall.recaller import ARMS, Recaller
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
-from tests.generations import make_generation_live
+from tests.generations import add_retired, make_generation_live
 from tests.patience import until
 from tests.store.conftest import NOON, explain, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
@@ -468,6 +468,7 @@ async def test_after_a_change_of_the_model_an_answer_says_what_has_no_vector_of_
     await make_generation_live(memory.database, memory.embedder.generation)
     before = (await memory.ask("Is the tram late?")).freshness
     await make_generation_live(memory.database, memory.embedder.generation + 1)
+    await add_retired(memory.database, memory.embedder.generation)
     after = (await memory.ask("Is the tram late?")).freshness
     assert before.embedded == before.position
     assert (after.position, after.embedded < after.position - 1) == (before.position, True)
