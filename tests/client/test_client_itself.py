@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse
 
 from tests.client.blocking_client import BLOCKING, make_blocking_client
 from tests.client.loopback import Loopback, closed_port, everything_in
-from tests.client.twins import ANSWER, KEY, TEXT, Twin, twin
+from tests.client.twins import ANSWER, KEY, RECALLED, TEXT, Twin, twin
 
 __all__ = ["twin"]
 
@@ -67,6 +67,13 @@ def test_reprs_show_neither_key_nor_text(twin: Twin) -> None:
     assert KEY not in shown
     assert TEXT not in shown
     assert "127.0.0.1:9" in shown
+
+
+def test_a_result_names_all_turns_that_say_it_its_own_first() -> None:
+    """The service leaves the list out where a turn is the only one."""
+    told: list[dict[str, object]] = [{"turn_id": "t1"}, {"turn_id": "t1", "turn_ids": ["t1", "t4"]}, {"turn_id": None}]
+    answer = read_recall({**ANSWER, "results": [{**RECALLED, **one} for one in told]})
+    assert [one.turn_ids for one in answer.results] == [("t1",), ("t1", "t4"), ()]
 
 
 async def test_the_environments_proxy_does_not_stand_before_loopback(

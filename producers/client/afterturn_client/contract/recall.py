@@ -76,9 +76,13 @@ class Recalled(SparseShape):
     """where the question asks when: days that its text names (`2026-03-02`), or the first and last of several
     (`2026-03-02/2026-03-08`), reckoned from when it was said"""
     turn_ids: tuple[str, ...] = ()
-    """the caller's own ids of all turns that say it, where they are several"""
+    """the caller's own ids of all turns that say it, `turn_id` first; left out where that is the only one"""
     explain: Explanation | None = field(default=None, repr=False)
     """how the score came about, told with `explain`"""
+
+    def __post_init__(self) -> None:
+        if not self.turn_ids and self.turn_id is not None:
+            object.__setattr__(self, "turn_ids", (self.turn_id,))
 
     def __str__(self) -> str:
         """Return the unit to be read, on a line; `repr` does not show its text."""
