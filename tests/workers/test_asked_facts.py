@@ -66,8 +66,8 @@ def test_a_favourite_is_asked_for_by_its_key() -> None:
     assert find_asked_facts("What is my favourite colour?") == AskedFacts(("user_favourite",), "colour")
 
 
-async def say(world: World, hours: int, words: str, user: str = "ann") -> None:
-    message = NewMessage("user", words, occurred_at=NOON - timedelta(hours=hours))
+async def say(world: World, hours: int, words: str, user: str = "ann", name: str | None = None) -> None:
+    message = NewMessage("user", words, name, occurred_at=NOON - timedelta(hours=hours))
     turn = NewTurn("default", uuid4().hex, uuid4().hex, [message], user_id=user)
     assert isinstance((await world.turns.append(HOST, [turn]))[0], Appended)
 
@@ -97,6 +97,20 @@ async def test_the_message_that_states_an_own_fact_is_found(world: World, worker
     assert await find_stating(world, "Who is my husband?") == ["I live with my husband Paul in Leeds."]
     assert await find_stating(world, "Where do I live?", "ben") == ["I live in Oslo, and I am called Ben."]
     assert await find_stating(world, "Where did the beagle live?") == []
+
+
+async def test_speakers_with_and_without_a_name_state_facts_and_the_newest_goes_first(world: World) -> None:
+    """A user asks about the own messages, whoever spoke in them; a question without a user about those of all."""
+    await say(world, 9, "I live in Leeds.")
+    await say(world, 8, "I live in York.", name="Nora")
+    await say(world, 7, "I live in Oslo.", user="ben")
+    await Crew(world).drain()
+    assert await find_stating(world, "Where do I live?") == ["I live in York.", "I live in Leeds."]
+    assert await find_stating(world, "Where do I live?", None) == [
+        "I live in Oslo.",
+        "I live in York.",
+        "I live in Leeds.",
+    ]
 
 
 @pytest.mark.parametrize("workers", ["no worker", "workers"])

@@ -1,6 +1,7 @@
 """The write path: accepted once, durable, readable, and opened for every stage."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -83,6 +84,19 @@ async def test_each_message_has_the_metadata_of_its_own_turn(turns: TurnStore, d
     assert await rows(database, host, "select turn_name, metadata from agent_memory_unit_t order by seq") == expected
     said = "select data->>'turnName', data->'metadata' from event_store_t where event_type like :told order by position"
     assert await rows(database, host, said, told="%Retained%") == expected
+
+
+async def test_units_without_a_history_event_take_no_metadata_of_another_turn(database: Database, host: UUID) -> None:
+    """Single memories and chunks of documents have none before them."""
+    context = OfferContext(b"key", frozenset(), {})
+    told = [turn("t1", "I moved", metadata={"topic": "moves"}), turn("t2", "I paint")]
+    first, second = run_steps(build_offered_turns(host, told, NOON, context))
+    units = [event for event in second.events if event[1] != "AgentSessionHistoryAppendedEvent"]
+    async with database.tenant(host) as connection:
+        raw: Any = (await connection.get_raw_connection()).driver_connection
+        await raw.fetch(APPEND, *append_arguments(host, [first, replace(second, events=units)], wait=True))
+    found = await rows(database, host, "select turn_name, metadata from agent_memory_unit_t order by turn_name")
+    assert found == [("t1", {"topic": "moves"}), ("t2", {})]
 
 
 async def test_the_position_of_an_answer_is_the_last_event_of_the_turn(
