@@ -72,7 +72,7 @@ def test_every_category_is_measured_and_each_part_left_out(on: BenchStack, tmp_p
     assert rows.keys() == {"single-hop", "temporal", "all"}
     assert rows["all"]["questions"] == 2
     assert all(rows["all"][name] == 1 for name in ("recall@10", "session_hit@10"))
-    for measured in (found, found["variants"]["messages of 2"]):
+    for measured in (found, found["variants"]["locomo dialogue, messages of 2"]):
         assert measured["without"].keys() == set(PARTS)
         for without in measured["without"].values():
             assert [row["category"] for row in without] == ["single-hop", "temporal", "all"]
@@ -80,7 +80,7 @@ def test_every_category_is_measured_and_each_part_left_out(on: BenchStack, tmp_p
     assert (rows["all"]["within_tokens"], found["tokens"]) == (1, 300)
     flags = [(row["group"], row["questions"], row["one_speaker"]) for row in found["flags"]]
     assert flags == [("answerable", 2, 0.5), ("names swapped", 1, 1)]
-    assert (found["turns"], found["variants"]["messages of 2"]["turns"]) == (6, 4)
+    assert (found["turns"], found["variants"]["locomo dialogue, messages of 2"]["turns"]) == (6, 4)
 
 
 def test_without_data_or_format_it_says_what_is_needed() -> None:
