@@ -5,7 +5,9 @@ Every parser yields turns, and bad lines with their numbers, in the order of the
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -13,11 +15,16 @@ from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from deploy.cli.agent_files import parse_agent_file
+from deploy.cli.aider import begins_as_aider, parse_aider
 from deploy.cli.bounded_lines import BOM, Line, read_lines
+from deploy.cli.captions import begins_as_captions, parse_captions
 from deploy.cli.chat import SessionChoice, parse_chat_turns
 from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
+from deploy.cli.exported_markdown import begins_as_cursor, begins_as_specstory, parse_cursor, parse_specstory
+from deploy.cli.meeting_texts import begins_as_meet, begins_as_otter, parse_meet, parse_otter
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
 from deploy.cli.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
+from deploy.cli.text_source import TextSource
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
 from producers.turns.items import is_item
 
@@ -38,6 +45,13 @@ class Format(StrEnum):
     CHAT = "chat"
     TRANSCRIPT = "transcript"
     WHATSAPP = "whatsapp"
+    #: Recorded meetings in WebVTT or SRT, with speakers.
+    CAPTIONS = "captions"
+    OTTER = "otter"
+    MEET = "meet"
+    AIDER = "aider"
+    CURSOR = "cursor"
+    SPECSTORY = "specstory"
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
     #: Plain text or Markdown, stored as one document; never detected by content.
@@ -79,7 +93,9 @@ LOOKED_FOR = (
     "looked for: JSON Lines of turns (session_id, turn_id, messages); messages of OpenAI, Anthropic, Gemini, "
     "LangChain, LangGraph or the Vercel AI SDK; exports of ChatGPT, Claude, Open WebUI, LibreChat, "
     "Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix, WhatsApp and Signal; session files of Claude "
-    "Code, Codex, Qwen Code, Gemini CLI, Copilot CLI, Goose and Cline; and transcripts, `Name: text` a line"
+    "Code, Codex, Qwen Code, Gemini CLI, Copilot CLI, Goose and Cline; the history of Aider, Markdown of Cursor "
+    "and SpecStory; meetings of Zoom, Teams, Google Meet and Otter (WebVTT, SRT, text); and transcripts, `Name: text` "
+    "a line"
 )
 #: Fields of the lines of Claude Code's session files.
 _IN_CLAUDE_CODE = frozenset({"parentUuid", "sessionId", "message"})
@@ -100,7 +116,7 @@ def detect_format(head: bytes) -> Format | None:
         return Format.JSONL
     if text.startswith("{") or _ARRAY.match(text):
         return Format.CHAT if _is_chat(text) else None
-    return _detect_text(lines)
+    return _detect_text(text, lines)
 
 
 def _is_chat(text: str) -> bool:
@@ -109,10 +125,8 @@ def _is_chat(text: str) -> bool:
     return find_header(text) is not None or may_hold_conversations(text)
 
 
-def _detect_text(lines: Sequence[str]) -> Format | None:
-    if begins_as_whatsapp(lines):
-        return Format.WHATSAPP
-    return Format.TRANSCRIPT if is_transcript(lines) else None
+def _detect_text(text: str, lines: Sequence[str]) -> Format | None:
+    return next((form for form, one in _TEXTS.items() if one.begins(text, lines)), None)
 
 
 def _is_turn(value: Mapping[str, Any]) -> bool:
@@ -151,11 +165,13 @@ def parse_file(
     form: Format,
     sessions: SessionChoice,
     longest: int = LONGEST_LINE,
+    *,
     dates: DateOrder | None = None,
+    began: datetime | None = None,
 ) -> Iterator[Parsed]:
     """Yield the turns and bad lines of a file; `sessions` names the sessions of formats that name none.
 
-    `dates` says how WhatsApp's dates are written where the file itself does not tell.
+    `dates` says how WhatsApp's dates are written, and `began` when a recording began, where the file does not tell.
     """
     if form is Format.CHAT:
         return parse_chat_turns(stream, sessions)
@@ -164,9 +180,8 @@ def parse_file(
     if form in (Format.CLAUDE_CODE, Format.CODEX):
         return parse_agent_file(stream, form.value, sessions)
     session = sessions.given or derive_session_name(sessions.file)
-    if form is Format.WHATSAPP:
-        return parse_whatsapp(stream, session, longest, dates)
-    return _parse_transcript(stream, session, longest)
+    is_given = sessions.given is not None
+    return _TEXTS[form].parse(TextSource(stream, sessions.file, session, longest, is_given, dates, began))
 
 
 def _parse_jsonl(stream: BinaryIO, longest: int) -> Iterator[Parsed]:
@@ -197,8 +212,8 @@ def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
     return check_turn(NewTurn(wire.session_id, messages, **rest), number, offset)
 
 
-def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iterator[Parsed]:
-    names, lines = TurnNames(), [*read_lines(stream, longest)]
+def _parse_transcript(source: TextSource) -> Iterator[Parsed]:
+    names, lines = TurnNames(), [*read_lines(source.stream, source.longest)]
     found = [NAMED.fullmatch((line.text or "").strip()) for line in lines]
     speakers = name_speakers(select_speakers(one["name"].strip() for one in found if one))
     for line, said in zip(lines, found, strict=True):
@@ -207,7 +222,7 @@ def _parse_transcript(stream: BinaryIO, session_name: str, longest: int) -> Iter
         elif said is None and line.text.strip():
             yield BadLine(line.number, "not `Name: text`", line.offset)
         elif said is not None:
-            yield _parse_spoken(line, said, speakers, session_name, names)
+            yield _parse_spoken(line, said, speakers, source.session, names)
 
 
 def _parse_spoken(
@@ -223,3 +238,36 @@ def _parse_spoken(
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(name)
+
+
+def _begins_as_whatsapp(_: str, lines: Sequence[str]) -> bool:
+    return begins_as_whatsapp(lines)
+
+
+def _parse_whatsapp(source: TextSource) -> Iterator[Parsed]:
+    return parse_whatsapp(source.stream, source.session, source.longest, source.dates)
+
+
+def _begins_as_transcript(_: str, lines: Sequence[str]) -> bool:
+    return is_transcript(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _TextFormat:
+    """A format of text: whether a file begins so (its head, and the first lines with text in them), and its parser."""
+
+    begins: Callable[[str, Sequence[str]], bool]
+    parse: Callable[[TextSource], Iterator[Parsed]]
+
+
+#: The formats of text, in the order in which they are looked for.
+_TEXTS: Mapping[Format, _TextFormat] = {
+    Format.WHATSAPP: _TextFormat(_begins_as_whatsapp, _parse_whatsapp),
+    Format.CAPTIONS: _TextFormat(begins_as_captions, parse_captions),
+    Format.AIDER: _TextFormat(begins_as_aider, parse_aider),
+    Format.CURSOR: _TextFormat(begins_as_cursor, parse_cursor),
+    Format.SPECSTORY: _TextFormat(begins_as_specstory, parse_specstory),
+    Format.MEET: _TextFormat(begins_as_meet, parse_meet),
+    Format.OTTER: _TextFormat(begins_as_otter, parse_otter),
+    Format.TRANSCRIPT: _TextFormat(_begins_as_transcript, _parse_transcript),
+}

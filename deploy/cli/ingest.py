@@ -4,11 +4,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 from afterturn_client import Afterturn, RetryPolicy
+from afterturn_client.message_times import read_time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -44,6 +46,10 @@ def ingest_command(
         DateOrder | None,
         typer.Option(help="How an export of WhatsApp writes its dates (default: as the file itself shows)."),
     ] = None,
+    began: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="When a recorded meeting began, such as 2026-05-24T10:00:00+02:00."),
+    ] = None,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to keep retrying while the service does not answer.")
     ] = PATIENCE_S,
@@ -57,8 +63,10 @@ def ingest_command(
     ChatGPT, Claude, Open WebUI, LibreChat, Gemini CLI, Copilot CLI, Goose and Cline, a turn being a user message and
     what follows it; session files of Claude Code, Codex and Qwen Code, with the turns that hooks store; exports of
     Telegram, Discord, Slack, Teams, Messenger, Google Chat, Matrix, WhatsApp and Signal, each message a turn, without
-    what the program wrote; and transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad
-    line is reported with its number and the rest goes on (exit 1). Turns are named by their message's id or text: a
+    what the program wrote; meetings of Zoom, Teams, Google Meet and Otter (WebVTT, SRT, text), whose times count from
+    `--began`, the file's name or its title; the history of Aider, Markdown exports of Cursor and SpecStory; and
+    transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad line is reported with its
+    number and the rest goes on (exit 1). Turns are named by their message's id or text: a
     longer export stores what is new. Times without a zone are taken as UTC. WhatsApp's 01/02/2026 is read as the file
     shows (a day above 12, the order of its messages); a file that shows nothing is refused until `--dates` tells. A
     file becomes a document that its turns name. With `--format document`, a plain-text or Markdown file is taken in
@@ -66,6 +74,7 @@ def ingest_command(
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
+    recorded = _read_beginning(began)
     stack = find_running_stack(data)
     with _open_source(file) as stream:
         found = form or _detect_format(file, stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # each stream has it
@@ -77,18 +86,27 @@ def ingest_command(
             if found is Format.DOCUMENT:
                 _ingest_document(client, DocumentFile(stream, derive_title(path), bank), patience, as_json=as_json)
             sessions = SessionChoice(path.name, session)
-            items = _refuse_unrecognised(file, parse_file(stream, found, sessions, LONGEST_LINE, dates))
+            parsed = parse_file(stream, found, sessions, LONGEST_LINE, dates=dates, began=recorded)
+            items = _refuse_unrecognised(file, parsed)
             if path.is_file() and file != "-":
                 items = SourceRegistrar(client, path, bank, patience).mark(items)
             _ingest_items(client, items, _measure_source(file), patience, as_json=as_json)
+
+
+def _read_beginning(told: str | None) -> datetime | None:
+    """Return a time that was given; exits 2 where it cannot be read."""
+    at = None if told is None else read_time(told)
+    if told is not None and at is None:
+        raise exit_with("--began: not a time that can be read; write it as 2026-05-24T10:00:00+02:00", 2)
+    return at
 
 
 def _detect_format(file: str, head: bytes) -> Format:
     found = detect_format(head)
     if found is None:
         raise exit_with(
-            f"{file}: its format is not recognised; {LOOKED_FOR}. If it is one of them, give --format jsonl, chat, "
-            "whatsapp or transcript; a text without speakers is stored with --format document",
+            f"{file}: its format is not recognised; {LOOKED_FOR}. If it is one of them, give --format (see "
+            "afterturn ingest --help); a text without speakers is stored with --format document",
             2,
         )
     return found

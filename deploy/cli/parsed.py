@@ -1,7 +1,9 @@
 """The results of a parser: a turn or a bad line, each with its line number; the names of turns and sessions."""
 
 import hashlib
+import heapq
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from afterturn_client.errors import InvalidRequestError
@@ -10,6 +12,7 @@ from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
 
+from deploy.cli.bounded_lines import Line
 from store.identity import digest_name
 
 LONGEST_SESSION_ID = 128
@@ -80,6 +83,16 @@ class TurnNames:
     def digest(*parts: str) -> str:
         """Return 16 hexadecimal digits that name these texts."""
         return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def merge_by_line(*parsed: Iterable[Parsed]) -> Iterator[Parsed]:
+    """Yield the turns and bad lines of several sequences, each in the order of the file, in that order."""
+    return heapq.merge(*parsed, key=lambda item: item.line)
+
+
+def find_unreadable(lines: Iterable[Line]) -> Iterator[BadLine]:
+    """Yield the lines that cannot be read."""
+    return (BadLine(line.number, line.error, line.offset) for line in lines if line.text is None)
 
 
 def derive_session_name(name: str) -> str:

@@ -429,6 +429,25 @@ def test_a_file_of_whatsapp_with_two_readings_is_refused_until_its_dates_are_tol
     assert len(stacked.double.turns) == 2
 
 
+def test_a_meeting_has_times_from_where_it_began_and_a_longer_one_stores_what_is_new(stacked: Stacked) -> None:
+    talk = "WEBVTT\n\n1\n00:00:05.000 --> 00:00:06.000\nKim: hello.\n\n2\n00:00:07.000 --> 00:00:08.000\nBo: hi.\n\n"
+    file = stacked.write("talk.vtt", talk)
+    unreadable = stacked.ingest(file, "--began", "soon")
+    assert (unreadable.exit_code, stacked.double.turns) == (2, {})
+    assert "--began" in unreadable.stderr
+    began = ("--began", "2026-05-24T10:00:00+02:00")
+    assert stacked.ingest(file, *began).exit_code == 0
+    stacked.write("talk.vtt", talk + "3\n00:01:00.000 --> 00:01:01.000\nKim: bye.\n")
+    counts, status = stacked.counted(file, *began)
+    assert (counts["accepted"], counts["duplicates"], counts["conflicts"], status) == (1, 2, 0, 0)
+    told = [m for _at, body in stacked.double.turns.values() for m in json.loads(body)["messages"]]
+    assert [(m["name"], m["timestamp"][:19]) for m in told] == [
+        ("Kim", "2026-05-24T08:00:05"),
+        ("Bo", "2026-05-24T08:00:07"),
+        ("Kim", "2026-05-24T08:01:00"),
+    ]
+
+
 def test_a_file_that_was_erased_is_said_to_be_with_the_way_to_begin_anew(stacked: Stacked) -> None:
     erased = {"results": [{"ok": False, **refusal("TURN_ERASED", "this turn was erased")}] * 2}
     stacked.double.before = lambda seen: JSONResponse(erased) if seen.path == "/api/v1/turns:batch" else None

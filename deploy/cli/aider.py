@@ -1,0 +1,149 @@
+"""Parses the chat history that Aider keeps in a project: `.aider.chat.history.md`.
+
+A session begins with `# aider chat started at TIME`. Aider writes a prompt as lines of `#### text` and its own output
+as lines of `> text`, both with two spaces at their ends; an answer stands between blank lines as the model wrote it,
+whose own headings and quotations have no such ends.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum, auto
+from itertools import chain, pairwise
+
+from afterturn_client.turns import Message, NewTurn
+
+from deploy.cli.bounded_lines import Line, read_lines
+from deploy.cli.parsed import (
+    Parsed,
+    TurnNames,
+    Unrecognised,
+    check_turn,
+    derive_session_name,
+    find_unreadable,
+    merge_by_line,
+)
+from deploy.cli.text_source import TextSource
+
+_BEGINNING = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
+_PROMPT = re.compile(r"####(?: (?P<text>.*?))? {2,}")
+_OUTPUT = re.compile(r">(?: .*)? {2,}")
+#: A question of Aider's own, which is answered with a key and written like a prompt; a prompt that was left empty.
+_OWN = re.compile(r".*\(Y\)es/\(N\)o.*|<blank>")
+#: Commands whose arguments a model answers; what stands behind another command is its output.
+_ASKING = re.compile(r"/(?:ask|code|architect|context|help)\s+\S")
+#: What a file is refused with whose spaces at the ends of lines are gone.
+_STRIPPED = (
+    "a history of Aider without the two spaces that Aider writes at the ends of its own lines, so that prompts cannot "
+    "be told from an answer's headings; give it as Aider wrote it"
+)
+
+
+class _State(Enum):
+    """What a line goes on with."""
+
+    OUTPUT = auto()
+    LONG_OUTPUT = auto()
+    ANSWER = auto()
+
+
+_NO_SESSION = "no line begins a session of Aider (`# aider chat started at TIME`)"
+
+
+@dataclass
+class _Prompt:
+    """A prompt, and the pieces of its answer; `offset` is its end in the file."""
+
+    line: int
+    asked: list[str] = field(repr=False)
+    answered: list[list[str]] = field(default_factory=list, repr=False)
+    offset: int = 0
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.asked).strip()
+
+    @property
+    def answers(self) -> list[str]:
+        return [said for piece in self.answered if (said := "\n".join(piece).strip())]
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether the prompt went to a model: it is no command to Aider, and no answer to a question of its own."""
+        if not self.text or _OWN.fullmatch(self.text):
+            return False
+        return self.text[0] not in "/!" or bool(_ASKING.match(self.text))
+
+
+def begins_as_aider(_: str, lines: Sequence[str]) -> bool:
+    """Return whether a file begins with the first line of a session of Aider."""
+    return _BEGINNING.fullmatch(lines[0]) is not None
+
+
+def parse_aider(source: TextSource) -> Iterator[Parsed]:
+    """Yield each prompt and its answer as a turn of its session, at the time when that began, taken as UTC.
+
+    Commands to Aider and what it writes itself are left out, and so is what stands before a session's first prompt.
+    """
+    lines = list(read_lines(source.stream, source.longest))
+    told = [one for one in lines if one.text is not None]
+    sessions = [*_split_sessions(told)]
+    headings = [one.text for one in told if one.text and one.text.startswith("####")]
+    if not sessions or (headings and not any(map(_PROMPT.fullmatch, headings))):
+        yield Unrecognised(1, _STRIPPED if sessions else _NO_SESSION, lines[-1].offset if lines else 0)
+        return
+    turns = (_build_turns(_read_prompts(session), source, started) for started, session in sessions)
+    yield from merge_by_line(find_unreadable(lines), chain.from_iterable(turns))
+
+
+def _split_sessions(lines: Sequence[Line]) -> Iterator[tuple[str, list[Line]]]:
+    """Yield the time and the lines of each session."""
+    begins = [nth for nth, line in enumerate(lines) if _BEGINNING.fullmatch(line.text or "")]
+    for begin, end in pairwise([*begins, len(lines)]):
+        started = _BEGINNING.fullmatch(lines[begin].text or "")
+        yield started[1] if started else "", [*lines[begin + 1 : end]]
+
+
+def _read_prompts(lines: Sequence[Line]) -> list[_Prompt]:
+    """Return the prompts of a session; lines of answers are told by where they stand and how they end.
+
+    An output of several lines has its mark before the first and the two spaces behind the last.
+    """
+    prompts: list[_Prompt] = []
+    before, state = "", _State.OUTPUT
+    for line in lines:
+        text = line.text or ""
+        if prompt := _PROMPT.fullmatch(text):
+            if not (prompts and _PROMPT.fullmatch(before)):
+                prompts.append(_Prompt(line.number, []))
+            prompts[-1].asked.append(prompt["text"] or "")
+            state = _State.OUTPUT
+        elif state is _State.LONG_OUTPUT or _OUTPUT.fullmatch(text):
+            state = _State.OUTPUT if text.endswith("  ") else _State.LONG_OUTPUT
+        elif state is _State.OUTPUT and text.startswith(">"):
+            state = _State.LONG_OUTPUT
+        elif prompts and state is _State.OUTPUT and text.strip() and not before.strip():
+            prompts[-1].answered.append([text])
+            state = _State.ANSWER
+        elif state is _State.ANSWER:
+            prompts[-1].answered[-1].append(text)
+        before = text
+        if prompts:
+            prompts[-1].offset = line.offset
+    return prompts
+
+
+def _build_turns(prompts: Sequence[_Prompt], source: TextSource, started: str) -> Iterator[Parsed]:
+    at = datetime.fromisoformat(started).replace(tzinfo=UTC)
+    session = derive_session_name(f"{source.session if source.is_given else 'aider'} {started}")
+    names = TurnNames()
+    for one in prompts:
+        if not one.is_of_model:
+            continue
+        said = [
+            Message("user", one.text, timestamp=at),
+            *(Message("assistant", text, timestamp=at) for text in one.answers),
+        ]
+        turn = NewTurn(session, said, names.take(names.digest("user", one.text)))
+        yield check_turn(turn, one.line, one.offset, may_grow=True)

@@ -1,0 +1,131 @@
+"""Parses the texts of meetings that Otter exports (`Kim  0:12`, then the words) and that Google Meet writes.
+
+Meet's document has `Kim: text` a line below headings that are times. Its English form is known by the sentence that
+Google puts into it. A summary before the transcript is nobody's words.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
+
+from afterturn_client.message_times import read_time
+
+from deploy.cli.bounded_lines import Line, read_lines
+from deploy.cli.parsed import Parsed, Unrecognised, find_unreadable, merge_by_line
+from deploy.cli.speakers import NAMED, may_speak, select_speakers
+from deploy.cli.spoken import Spoken, build_spoken_turns, give_own_names
+from deploy.cli.text_source import TextSource
+
+_CLOCK = r"(?:(?P<hours>\d{1,3}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d\d)"
+_OTTER_HEAD = re.compile(rf"\s*(?P<name>\S(?:.{{0,126}}?\S)?)\s{{2,}}{_CLOCK}\s*")
+_OTTER_FOOT = re.compile(r"\s*transcribed by https?://otter\.ai/?\s*", re.IGNORECASE)
+_MEET_TIME = re.compile(rf"#*\s*{_CLOCK}\s*(?:\{{#[\d:]*\}})?\s*")
+_MEET_SIGN = re.compile(r"This editable transcript was computer generated|Transcription ended after \d\d:")
+_MEET_END = re.compile(r"[#*\s]*(?:Transcription ended after \d\d:|This editable transcript was computer).*")
+_MEET_HEADING = re.compile(r"[^:]{0,200}\bTranscript\s*")
+_MEET_BEGAN = re.compile(r"\((\d{4})-(\d\d)-(\d\d) (?:at )?(\d\d):(\d\d) GMT([+-]\d{1,2})?(?::(\d\d))?\)")
+_BOLD = re.compile(r"\*\*([^*]{1,128}?):\*\*\s*")
+_FIRST_MINUTE_S = 60
+#: What a file is refused with in which no speaker is found.
+_NOBODY = "the text of a meeting in which no line names its speaker; nothing was stored"
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A line that goes on what is said, or that names the next speaker, or tells the time."""
+
+    line: Line
+    text: str = ""
+    name: str | None = None
+    seconds: float | None = None
+
+
+def begins_as_otter(text: str, lines: Sequence[str]) -> bool:
+    """Return whether these lines are of an export of Otter: by its last line, or the first speaker at 0:00 to 0:59."""
+    heads = [nth for nth, line in enumerate(lines) if _OTTER_HEAD.fullmatch(line)]
+    if not heads or heads[0] + 1 == len(lines) or heads[0] + 1 in heads:
+        return False
+    first = _OTTER_HEAD.fullmatch(lines[heads[0]])
+    is_early = first is not None and may_speak(first["name"]) and _read_clock(first) < _FIRST_MINUTE_S
+    return any(map(_OTTER_FOOT.fullmatch, text.splitlines())) or (is_early and len(heads) > 1)
+
+
+def begins_as_meet(text: str, _: Sequence[str]) -> bool:
+    """Return whether a document holds the sentence that Google Meet puts into its transcripts."""
+    return _MEET_SIGN.search(text) is not None
+
+
+def parse_otter(source: TextSource) -> Iterator[Parsed]:
+    """Yield a turn for each sentence or more that a speaker said; what stands before the first one is left out."""
+    lines = list(read_lines(source.stream, source.longest))
+    told = [_read_otter(line) for line in lines if line.text and not _OTTER_FOOT.fullmatch(line.text)]
+    yield from _build_turns(lines, told, source, source.find_beginning())
+
+
+def parse_meet(source: TextSource) -> Iterator[Parsed]:
+    """Yield a turn for each sentence or more that a speaker said, with the time of the heading before it."""
+    lines = list(read_lines(source.stream, source.longest))
+    texts = [_BOLD.sub(r"\1: ", (line.text or "").strip()).replace("\\-", "-") for line in lines]
+    begin = _find_meet_beginning(texts)
+    end = next((nth for nth, text in enumerate(texts) if nth > begin + 1 and _MEET_END.fullmatch(text)), len(texts))
+    labels = select_speakers(found["name"] for text in texts[begin:end] if (found := NAMED.fullmatch(text)))
+    told = [_read_meet(line, text, labels) for line, text in zip(lines[begin:end], texts[begin:end], strict=True)]
+    yield from _build_turns(lines, told, source, source.find_beginning() or _find_meet_time(texts[: begin + 1]))
+
+
+def _read_otter(line: Line) -> _Told:
+    found = _OTTER_HEAD.fullmatch(line.text or "")
+    return _Told(line, "", found["name"], _read_clock(found)) if found else _Told(line, (line.text or "").strip())
+
+
+def _read_meet(line: Line, text: str, labels: set[str]) -> _Told:
+    if at := _MEET_TIME.fullmatch(text):
+        return _Told(line, seconds=_read_clock(at))
+    found = NAMED.fullmatch(text)
+    return _Told(line, found["text"], found["name"]) if found and found["name"] in labels else _Told(line, text)
+
+
+def _find_meet_beginning(texts: Sequence[str]) -> int:
+    """Return the index of the heading before the first time, or of the last heading where there is no time."""
+    first = next((nth for nth, text in enumerate(texts) if _MEET_TIME.fullmatch(text)), len(texts))
+    return max((nth for nth, text in enumerate(texts[:first]) if _MEET_HEADING.fullmatch(text)), default=0)
+
+
+def _find_meet_time(texts: Sequence[str]) -> datetime | None:
+    """Return when the meeting began, as its title says, or else its day."""
+    for text in reversed(texts):
+        if found := _MEET_BEGAN.search(text):
+            zone = timezone(timedelta(hours=int(found[6] or 0)))
+            try:
+                return datetime(*map(int, found.groups()[:5]), tzinfo=zone).astimezone(UTC)  # type: ignore[misc,arg-type]
+            except ValueError:
+                return None
+    return next((at for text in reversed(texts) if (at := read_time(text)) is not None), None)
+
+
+def _read_clock(found: re.Match[str]) -> float:
+    return (int(found["hours"] or 0) * 60 + int(found["minutes"])) * 60 + int(found["seconds"])
+
+
+def _build_turns(
+    lines: Sequence[Line], told: Sequence[_Told], source: TextSource, began: datetime | None
+) -> Iterator[Parsed]:
+    pieces = [piece for piece in _join_lines(told) if piece.text]
+    if not pieces:
+        yield Unrecognised(1, _NOBODY, lines[-1].offset if lines else 0)
+        return
+    yield from merge_by_line(find_unreadable(lines), build_spoken_turns(give_own_names(pieces), source.session, began))
+
+
+def _join_lines(told: Sequence[_Told]) -> list[Spoken]:
+    """Return what each speaker said, with the lines that go on with it."""
+    pieces: list[Spoken] = []
+    seconds = 0.0
+    for one in told:
+        seconds = seconds if one.seconds is None else one.seconds
+        if one.name is not None:
+            pieces.append(Spoken(one.line.number, one.name, one.text, seconds, one.line.offset))
+        elif one.text and pieces:
+            pieces[-1] = replace(pieces[-1], text=f"{pieces[-1].text} {one.text}".strip(), offset=one.line.offset)
+    return pieces

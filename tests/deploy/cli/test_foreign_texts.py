@@ -1,0 +1,254 @@
+"""`afterturn ingest` and texts of meetings and of coding agents: who said what and when, and what nobody said."""
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+from afterturn_client.turns import Message
+
+from deploy.cli.chat import SessionChoice
+from deploy.cli.formats import Format, detect_format, parse_file
+from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
+from tests.tables import each_row
+
+TEN = datetime(2024, 5, 5, 10, tzinfo=UTC)
+
+
+def read(text: str, name: str = "talk.txt", began: datetime | None = None) -> list[ParsedTurn | BadLine]:
+    form = detect_format(text.encode())
+    assert form is not None
+    return list(parse_file(io.BytesIO(text.encode()), form, SessionChoice(name), began=began))
+
+
+def turns(text: str, **how: Any) -> list[list[tuple[str, str | None, Any]]]:
+    return [
+        [(one.role, one.name, one.content) for one in item.turn.messages if isinstance(one, Message)]
+        for item in read(text, **how)
+        if isinstance(item, ParsedTurn)
+    ]
+
+
+def cue(times: str, *said: str, name: str = "") -> str:
+    return "\n".join([*([name] if name else []), times, *said, "", ""])
+
+
+TEAMS = "WEBVTT\n\nNOTE language:en-us\n\n" + "".join(
+    [
+        cue("00:00:12.010 --> 00:00:12.690", "<v Kim Berg>I moved to</v>", name="2eb325bb-1b35-4dac-b37b/154-0"),
+        cue("00:00:14.440 --> 00:00:16.080", "<v Kim Berg>Ghent &amp; sold <i>it</i>.</v>", name="2eb325bb/154-1"),
+        cue("0:0:17.370 --> 0:0:18.610", "<v.loud Bo (Guest)>Oh!</v><v Kim Berg>Yes."),
+    ]
+)
+ZOOM = "WEBVTT\n\n" + "".join(
+    [
+        cue("00:00:12.000 --> 00:00:13.000", "Kim Berg: I moved to", name="1"),
+        cue("00:00:14.000 --> 00:00:15.000", "Kim Berg: Ghent & sold it.", name="2"),
+        cue("00:00:17.000 --> 00:00:18.000", "Bo: Oh!", name="3"),
+        cue("00:00:17.500 --> 00:00:18.000", "Kim Berg: Yes.", name="4"),
+    ]
+)
+SRT = "".join(
+    [
+        cue("00:00:12,000 --> 00:00:13,000", "Kim Berg: I moved to", name="1"),
+        cue("00:00:14,000 --> 00:00:15,000", "Ghent & sold it.", name="2"),
+        cue("00:00:17,000 --> 00:00:18,000", "Bo: Oh!", name="3"),
+        cue("00:00:17,500 --> 00:00:18,000", "Kim Berg: Yes.", name="4"),
+    ]
+)
+OTTER = (
+    "Trip\n\nSUMMARY KEYWORDS\ncanoe, opera\n\nKim Berg  0:12  \nI moved to\nGhent & sold it.\n\nBo  0:17  \nOh!\n\n"
+    "Kim Berg  0:17  \nYes.\n\nTranscribed by https://otter.ai\n"
+)
+MEET = (
+    "# Notes\n\nMar 6, 2024\n\n### Summary\n\nKim Berg likes opera ([00:00:12](#00:00:12)).\n\n"
+    "* **Start**: Bo left.\n\n# \U0001f4d6 Transcript\n\nMay 5, 2024\n\n"
+    "## Trip (2024-05-05 at 12:00 GMT+2) \\- Transcript\n\n### 00:00:12 {#00:00:12}\n\n   \n"
+    "**Kim Berg:** I moved to  \n**Kim Berg:** Ghent & sold it.  \n\n### 00:00:17\n\n**Bo:** Oh!  \n"
+    "**Kim Berg:** Yes.  \n\n### Transcription ended after 00:52:26\n\n"
+    "*This editable transcript was computer generated and might contain errors.*\n"
+)
+OLD_MEET = (
+    "Trip (2024-05-05 at 10:00 GMT) \u2013 Transcript\nAttendees\nKim Berg, Bo\nTranscript\n"
+    "This editable transcript was computer generated and might contain errors.\n00:00:12\nKim Berg: I moved to\n"
+    "Ghent & sold it.\n00:00:17\nBo: Oh!\nKim Berg: Yes.\n"
+)
+MEETINGS = {"teams": TEAMS, "zoom": ZOOM, "srt": SRT, "otter": OTTER, "meet": MEET, "old meet": OLD_MEET}
+
+
+@each_row("program", MEETINGS)
+def test_each_speaker_of_a_meeting_says_the_own_words_at_their_time(program: str) -> None:
+    found = read(MEETINGS[program], "GMT20240505-100000_Recording.transcript.vtt")
+    messages = [one.turn.messages[0] for one in found if isinstance(one, ParsedTurn)]
+    assert [type(one) for one in found] == [ParsedTurn] * 3
+    assert [(one.role, one.name, one.content) for one in messages if isinstance(one, Message)] == [
+        ("user", "Kim Berg", "I moved to Ghent & sold it."),
+        ("user", "Bo", "Oh!"),
+        ("user", "Kim Berg", "Yes."),
+    ]
+    times = [one.timestamp for one in messages if isinstance(one, Message) and isinstance(one.timestamp, datetime)]
+    assert [(at - TEN).seconds for at in times] == [12, 17, 17]
+
+
+@each_row("program", [name for name in MEETINGS if "meet" not in name])
+def test_where_a_recording_does_not_say_when_it_began_the_place_in_it_is_kept(program: str) -> None:
+    unknown, known = (
+        [one.turn for one in read(MEETINGS[program], began=began) if isinstance(one, ParsedTurn)]
+        for began in (None, TEN)
+    )
+    assert [turn.metadata for turn in unknown] == [{"recording_offset": f"0:00:{at}"} for at in (12, 17, 17)]
+    assert {one.timestamp for turn in unknown for one in turn.messages} == {None}  # type: ignore[union-attr]
+    assert [turn.metadata for turn in known] == [None] * 3
+
+
+def test_in_a_meeting_a_person_named_as_an_assistant_is_a_person() -> None:
+    text = "WEBVTT\n\n" + cue("00:01.000 --> 00:02.000", "Claude: hi.") + cue("00:03.000 --> 00:04.000", "Ana: hi.")
+    assert turns(text) == [[("user", "Claude", "hi.")], [("user", "Ana", "hi.")]]
+
+
+def test_a_cue_without_a_name_is_nobodys_where_each_has_one() -> None:
+    text = ZOOM + cue("00:00:19.000 --> 00:00:20.000", "Kim Berg: We agreed: nothing", "Option: none.")
+    found = read(text + cue("00:00:21.000 --> 00:00:22.000", "I live in Rome") + "lost words\n")
+    assert [one.error for one in found if isinstance(one, BadLine)] == [
+        "names no speaker",
+        "not of a cue: no line says when it was said",
+    ]
+    last = [one.turn.messages[0] for one in found if isinstance(one, ParsedTurn)][-1]
+    assert isinstance(last, Message)
+    assert last.content == "We agreed: nothing Option: none."
+
+
+@each_row(
+    "text",
+    [
+        "WEBVTT\n\n" + cue("00:01.000 --> 00:02.000", "I live in Rome"),
+        "".join(cue("00:00:01,000 --> 00:00:02,000", said, name="1") for said in ("- Hi.", "- You?", "MAN: run", "ok")),
+        "WEBVTT\n",
+        "\n# aider chat started at 2025-10-20 21:49:17\n\n#### I live in Rome\n\nOk.\n\n#### Step 1\n",
+    ],
+)
+def test_a_text_that_does_not_say_whose_words_it_has_is_refused(text: str) -> None:
+    assert [type(one) for one in read(text)] == [Unrecognised]
+
+
+AIDER = (
+    "\n# aider chat started at 2024-05-05 10:00:00\n\n> /usr/bin/aider --message # Task  \n\n**Task**: none\n\n"
+    "> Aider v0.86.1  \n\n#### /add a.py  \n> Added a.py to the chat  \n\n#### I live in Ghent.  \n####   \n"
+    "#### Fix a.py  \n>  \n\nSure:\n\n#### Step 1\n\n> quoted\n\n# Head\n\n\n> Applied edit to a.py  \n"
+    "> Commit 0ad6080 fix: it\n- I live\n\n- in Rome  \n\nAll done.\n\n\n"
+    "#### Add b.py to the chat? (Y)es/(N)o [Yes]: y  \n\n#### /run ls  \n\nI live in Rome\n\n#### /ask why?  \n"
+    "\nBecause.\n\n"
+)
+CURSOR = (
+    "# Trip\n_Exported on 5/15/2025 at 17:47:04 PDT from Cursor (0.50.4)_\n\n---\n\n**User**\n\n"
+    "I live in Ghent.\n\n---\n\n**Cursor**\n\nOk.\n\n**User**\n\nis a heading.\n\n---\n\nBye.\n\n---\n\n"
+    "**User**\n\nthanks\n\n---\n"
+)
+SPECSTORY = (
+    "<!-- Generated by SpecStory, Markdown v2.1.0 -->\n\n# Trip\n\n_**User (2024-05-05 10:00:00Z)**_\n\n"
+    "I live in Ghent.\n\n---\n\n_**Agent (claude-opus-4-8 2024-05-05 10:00:05Z)**_\n\n<think><details>\n"
+    'I live in Rome\n</details></think>\n\n<tool-use data-tool-type="shell"><details>\n\nout\n'
+    "</details></tool-use>\n\nOk:\n\n```\n_**User**_\n```\n\n---\n\nBye.\n\n"
+    "_**User (2024-05-05 10:00:06Z) - sidechain**_\n\nI live in Rome\n\n"
+    "_**Agent (m 2024-05-05 10:00:07Z) - sidechain**_\n\nRome\n\n---\n\n_**User (2024-05-05 10:01Z)**_\n\n"
+    "thanks\n\n---\n"
+)
+CHATS: dict[str, tuple[str, list[list[tuple[str, str]]]]] = {
+    "aider": (
+        AIDER,
+        [
+            [
+                ("user", "I live in Ghent.\n\nFix a.py"),
+                ("assistant", "Sure:\n\n#### Step 1\n\n> quoted\n\n# Head"),
+                ("assistant", "All done."),
+            ],
+            [("user", "/ask why?"), ("assistant", "Because.")],
+        ],
+    ),
+    "cursor": (
+        CURSOR,
+        [
+            [
+                ("user", "I live in Ghent."),
+                ("assistant", "Ok.\n\n**User**\n\nis a heading."),
+                ("assistant", "Bye."),
+            ],
+            [("user", "thanks")],
+        ],
+    ),
+    "specstory": (
+        SPECSTORY,
+        [
+            [("user", "I live in Ghent."), ("assistant", "Ok:\n\n```\n_**User**_\n```"), ("assistant", "Bye.")],
+            [("user", "thanks")],
+        ],
+    ),
+}
+
+
+@each_row("program", CHATS)
+def test_of_an_agent_s_history_only_what_person_and_model_said_is_kept(program: str) -> None:
+    text, expected = CHATS[program]
+    assert [[(role, said) for role, _, said in turn] for turn in turns(text)] == expected
+
+
+def test_times_and_sessions_of_an_agent_s_history_are_its_own() -> None:
+    aider = read(AIDER + AIDER.replace("05-05", "05-06"))
+    assert {one.turn.session_id for one in aider if isinstance(one, ParsedTurn)} == {
+        "aider 2024-05-05 10:00:00",
+        "aider 2024-05-06 10:00:00",
+    }
+    times = [one.turn.messages[0].timestamp for one in aider if isinstance(one, ParsedTurn)]  # type: ignore[union-attr]
+    assert times[0] == TEN
+    [first, second] = [one.turn.messages[0] for one in read(SPECSTORY) if isinstance(one, ParsedTurn)]
+    assert (first.timestamp, second.timestamp) == ("2024-05-05T10:00:00Z", "2024-05-05T10:01:00Z")  # type: ignore[union-attr]
+
+
+MORE = {
+    **dict.fromkeys(("zoom", "teams"), cue("00:00:30.000 --> 00:00:31.000", "<v Bo>Bye.</v>")),
+    "srt": cue("00:00:30,000 --> 00:00:31,000", "Bo: Bye.", name="5"),
+    "otter": "\nBo  0:30\nBye.\n",
+    "old meet": "00:00:30\nBo: Bye.\n",
+    "aider": "\n# aider chat started at 2024-05-06 10:00:00\n\n#### Bye.  \n",
+    "cursor": "\n**User**\n\nBye.\n",
+    "specstory": "\n_**User (2024-05-05 10:02Z)**_\n\nBye.\n",
+}
+
+
+@each_row("program", MORE)
+def test_a_longer_export_gives_the_old_turns_their_old_names(program: str) -> None:
+    text = MEETINGS.get(program) or CHATS[program][0]
+    before, after = (
+        [
+            (one.turn.session_id, one.turn.turn_id, one.turn.messages)
+            for one in read(told)
+            if isinstance(one, ParsedTurn)
+        ]
+        for told in (text, text + MORE[program])
+    )
+    assert after[:-1] == before
+    assert [getattr(said, "content", None) for said in after[-1][2]] == ["Bye."]
+
+
+@each_row(
+    "text",
+    [
+        "Breakfast  8:00\nin the hall\n\nLunch  12:00\nin the hall\n",
+        "# The editor Cursor\n\n**User**\n\nwho uses it\n",
+        "1\n2\n3\n",
+        "# aider\n\n#### Usage  \n",
+    ],
+)
+def test_a_text_that_only_looks_like_one_is_not_taken_for_it(text: str) -> None:
+    assert detect_format(text.encode()) is None
+
+
+def test_the_formats_are_known_by_how_they_begin() -> None:
+    forms = [detect_format(text.encode()) for text in (*MEETINGS.values(), AIDER, CURSOR, SPECSTORY)]
+    assert forms == [
+        *[Format.CAPTIONS] * 3,
+        Format.OTTER,
+        *[Format.MEET] * 2,
+        Format.AIDER,
+        Format.CURSOR,
+        Format.SPECSTORY,
+    ]
