@@ -376,6 +376,21 @@ def test_nameless_turns_have_names_that_stay(read: Reader) -> None:
     assert [turn.name for turn in read("codex", *lines, *SAID).turns[:2]] == [first.name, second.name]
 
 
+@each_row(
+    "count, left", [(1, ["one"]), (2, []), (7, []), (0, ["one", "two"]), ("1", ["one", "two"]), (-1, ["one", "two"])]
+)
+def test_turns_that_codex_rolled_back_do_not_stand(read: Reader, count: Any, left: list[str]) -> None:
+    said = [
+        line
+        for text in ("one", "two")
+        for line in (context(text), event("user_message", message=text), item("user", text), SAID[1])
+    ]
+    undone = event("thread_rolled_back", num_turns=count)
+    after = read.codex(*said, undone, context("three"), event("user_message", message="three"), SAID[1])
+    assert [asked for _, asked, _ in after] == [*left, "three"]
+    assert [name for name, _, _ in read.codex(*said, event("turn_aborted"), undone)] == left
+
+
 def test_a_picture_and_an_editors_context_in_codex(read: Reader) -> None:
     picture = event("user_message", message="", images=["data:image/png;base64,AA"])
     editor = event(

@@ -3,6 +3,7 @@
 A line has a `type` and a `payload`. What was said stands in events (`user_message`, `agent_message`), in items of the
 model's API (`message`), or in both; old files have these items alone, some without a `payload`. Each role is read from
 its events where there are any, otherwise from its items. A `turn_context` or the start of a task names the turn.
+Turns that were rolled back stay in the file; a later `thread_rolled_back` says how many of the newest these are.
 """
 
 import re
@@ -15,6 +16,7 @@ from afterturn_client.transcript_lines import Line, LineKind, describe_pictures,
 _NAMING = frozenset({"turn_context", "task_started", "turn_started"})
 _COMPLETED = frozenset({"task_complete", "turn_complete"})
 _ENDING = _COMPLETED | {"turn_aborted"}
+_UNDOING = "thread_rolled_back"
 _EVENTS = {"user_message": "user", "agent_message": "assistant"}
 #: What the program puts into a person's role, for the model.
 _OWN = re.compile(
@@ -52,6 +54,9 @@ def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
                 used |= {one.name for one in held if one.name}
                 held = []
                 yield Line(LineKind.END)
+        elif kind == _UNDOING:
+            yield from (*held, *_count_undone(payload, len(told)))
+            turn, held = "", []
         elif kind in _EVENTS or (kind == "message" and role not in with_events):
             line = _read_said(role, payload, at, turn)
             if line is not None:
@@ -59,6 +64,12 @@ def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
                 used |= {one.name for one in held if one.name}
                 held = [line]
     yield from held
+
+
+def _count_undone(payload: Mapping[str, Any], most: int) -> list[Line]:
+    """Return a line for each turn that was rolled back, `most` at most."""
+    count = payload.get("num_turns")
+    return [Line(LineKind.UNDONE)] * min(count, most) if isinstance(count, int) else []
 
 
 def _unwrap(entry: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], str | None]:

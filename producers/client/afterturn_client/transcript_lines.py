@@ -27,6 +27,8 @@ class LineKind(enum.Enum):
     COMMAND = enum.auto()
     #: News of the interface for the model: the turn before goes on.
     NOTICE = enum.auto()
+    #: The newest turn that stands was taken back: neither the agent nor the person knows of it any more.
+    UNDONE = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,11 +117,12 @@ def _join_turns(lines: Iterable[Line], unreadable: int) -> Transcript:
             name = line.name or _derive_name(line, turns)
             # A prompt under the name of the turn under way was added to it; one of an earlier turn is there twice.
             is_open = name == current or name not in turns
-            if name not in turns:
-                turns[name] = TranscriptTurn(name, line.text[:LONGEST_MESSAGE], named=bool(line.name), asked_at=line.at)
+            if is_open:
+                turns[name] = _ask(turns.get(name), name, line)
                 current = name
-            elif is_open and line.text not in turns[name].asked:
-                turns[name] = _add_words(turns[name], line)
+        elif line.kind is LineKind.UNDONE:
+            turns.pop(next(reversed(turns), ""), None)
+            current, is_open = "", False
         elif line.kind is LineKind.DISMISSED:
             dismissed.add(line.text)
         elif line.kind in (LineKind.COMMAND, LineKind.NOTICE):
@@ -145,6 +146,13 @@ def _promote_commands(lines: Iterable[Line]) -> Iterator[Line]:
             yield line
     if held is not None:
         yield held
+
+
+def _ask(turn: TranscriptTurn | None, name: str, line: Line) -> TranscriptTurn:
+    """Return the turn that begins with a prompt, or the one under way with the prompt, unless it has it."""
+    if turn is None:
+        return TranscriptTurn(name, line.text[:LONGEST_MESSAGE], named=bool(line.name), asked_at=line.at)
+    return turn if line.text in turn.asked else _add_words(turn, line)
 
 
 def _add_words(turn: TranscriptTurn, line: Line) -> TranscriptTurn:
