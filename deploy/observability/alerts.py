@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,10 @@ def read_records() -> Mapping[str, str]:
     return {rule["record"]: rule["expr"] for rule in _read_rules("recording.yml")}
 
 
-def _read_rules(name: str) -> Iterator[dict[str, Any]]:
+@cache
+def _read_rules(name: str) -> Sequence[Mapping[str, Any]]:
     read = yaml.safe_load((RULES / name).read_text(encoding="utf-8"))
-    return (rule for group in read["groups"] for rule in group["rules"])
+    return [rule for group in read["groups"] for rule in group["rules"]]
 
 
 class KeptMoments:

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -177,8 +178,9 @@ def _trace_call(tool: McpTool, asked: types.CallToolRequestParams) -> AbstractCo
     return trace_operation(f"tools/call {tool.name}", named, kind=SpanKind.SERVER, parent=parent)
 
 
+@cache
 def describe_tool(tool: McpTool) -> types.Tool:
-    """Return the description of a tool for clients."""
+    """Return the description of a tool for clients, which is made once: clients list the tools at each connection."""
     return types.Tool(
         name=tool.name,
         title=tool.title,
