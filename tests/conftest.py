@@ -13,6 +13,7 @@ import pytest_asyncio
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.database import SESSION_DEFAULTS
 from tests.emptied import Lender
 from tests.examples import SEARCH, examples
 from tests.figures import shown
@@ -28,7 +29,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     deadline=None,
     derandomize=SEARCH is None,
-    max_examples=examples(100),  # 100 is what hypothesis itself takes
+    max_examples=examples(40),
 )
 hypothesis.settings.load_profile("any machine")
 
@@ -41,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # What is collected stays: a look for garbage among thousands of tests finds none, and costs a fifth of collecting.
     gc.disable()
+    # A transaction of a test idles as long as a busy or stopped machine has it wait.
+    SESSION_DEFAULTS["idle_in_transaction_session_timeout"] = "2min"
     if not hasattr(config, "workerinput"):
         config.stash[SERVERS] = Servers()
 

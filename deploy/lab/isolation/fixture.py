@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest, call_tool
+from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest, call_tool, send_until_answered
 from store import identity
 from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
@@ -346,9 +346,9 @@ async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
 
 async def is_readable(place: SeededBank, token: str, send: Send) -> bool:
     """Return whether a bank's owner can read each object in it, and the content of the namespace beside it."""
-    replies = [await send(TrialRequest("GET", path), token) for path in _list_owner_paths(place)]
+    replies = [await send_until_answered(send, TrialRequest("GET", path), token) for path in _list_owner_paths(place)]
     listing = {"namespaces": [name_namespace(place.bank)], "export": True}
-    listed = await send(TrialRequest("POST", "/v1/search", listing), token)
+    listed = await send_until_answered(send, TrialRequest("POST", "/v1/search", listing), token)
     # The mark occurs in the memory's content, its propagation data, and the namespace's metadata.
     whole = listed.status == 200 and listed.body.count(place.mark.encode()) == 3  # noqa: PLR2004 - these
     return whole and all(reply.status == 200 for reply in replies)  # noqa: PLR2004 - OK

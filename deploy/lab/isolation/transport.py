@@ -1,5 +1,6 @@
 """Sends requests over HTTP, or directly to an application in this process."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,10 @@ import httpx
 import orjson
 
 FIRST_REFUSAL = 400
+#: What is answered where a lock or the load of the machine kept a call from being answered; how often, and after how
+#: many seconds, it is made again.
+BUSY = (b'"RESOURCE_BUSY"', b'"UNAVAILABLE"')
+BUSY_LOOKS, BUSY_S = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,17 @@ class TrialReply:
 
 
 Send = Callable[[TrialRequest, str], Awaitable[TrialReply]]
+
+
+async def send_until_answered(send: Send, ask: TrialRequest, token: str) -> TrialReply:
+    """Send a request, and again while the service says that it is too busy, BUSY_LOOKS times at most."""
+    reply = await send(ask, token)
+    for _ in range(BUSY_LOOKS):
+        if not any(code in reply.body for code in BUSY):
+            break
+        await asyncio.sleep(BUSY_S)
+        reply = await send(ask, token)
+    return reply
 
 
 def send_over_http(client: httpx.AsyncClient) -> Send:

@@ -13,7 +13,7 @@ from typing import Any
 from deploy.lab.isolation.fixture import IsolationFixture, KeyHolder, SeededBank, is_readable
 from deploy.lab.isolation.routes import OPERATOR, ROUTES, Trial, make_pair, make_pair_elsewhere
 from deploy.lab.isolation.tables import hash_bank_logs
-from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest
+from deploy.lab.isolation.transport import Send, TrialReply, TrialRequest, send_until_answered
 
 #: Parts of an answer that differ from one call to the next for every caller.
 VOLATILE = frozenset(
@@ -29,8 +29,6 @@ EXAMPLES = 10
 #: yet): differing answers are compared again before they count.
 SETTLING = re.compile("^POST /(api/v1/recall(?!/jobs)|mcp memory_(search|run_maintenance))")
 SETTLING_LOOKS, SETTLING_S = 3, 0.2
-#: What is answered where a worker holds a lock of the caller's own tenant: such a call is made again, after this long.
-BUSY, BUSY_S = b'"RESOURCE_BUSY"', 1.0
 #: Statuses of the operators' routes for a tenant's key.
 NOT_ADMITTED = frozenset({401, 403})
 #: Factor by which slow ways are tried less often.
@@ -211,17 +209,7 @@ class _TenantTrials:
 
     async def _send_trials(self, case: TrialCase, tries: Sequence[Trial]) -> list[TrialReply]:
         ask: Callable[[Trial], TrialRequest] = ROUTES[case.way].ask
-        return [await self._send_until_free(ask(one), one.caller.token) for one in tries]
-
-    async def _send_until_free(self, ask: TrialRequest, token: str) -> TrialReply:
-        """Send a request, and again where a lock kept it from being answered, SETTLING_LOOKS times at most."""
-        reply = await self._way.send(ask, token)
-        for _ in range(SETTLING_LOOKS):
-            if BUSY not in reply.body:
-                break
-            await asyncio.sleep(BUSY_S)
-            reply = await self._way.send(ask, token)
-        return reply
+        return [await send_until_answered(self._way.send, ask(one), one.caller.token) for one in tries]
 
     def _judge(self, case: TrialCase, caller: KeyHolder, replies: Sequence[TrialReply]) -> None:
         if self._sees_foreign(caller, replies, case.way):
