@@ -36,7 +36,7 @@ compiled: $(STAMP) ## compile the product and its tests, which each process of t
 test: $(STAMP) ## all but the live and nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly and not live"
 
-live: $(STAMP) ## tests that start processes one after another: `afterturn up`, killed processes, chaos, restores
+live: $(STAMP) ## tests that start processes or open a browser: `afterturn up`, killed processes, chaos, restores, the console
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "live and not nightly"
 
 again: $(STAMP) ## the tests that failed in the last run, once more, one after another

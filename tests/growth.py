@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 #: Characters of a long text, and how many times as long it is as the one it is compared with.
-LONG, TIMES = 16_384, 16
+LONG, TIMES = 8_192, 16
 
 #: Pieces that texts are made of which a careless rule reads again and again.
 PIECES = (
@@ -33,7 +33,7 @@ PIECES = (
 def grows_with_its_text(read: Callable[[str], object], piece: str, *, long: int = LONG) -> bool:
     """Say whether TIMES the text takes nothing like TIMES² as long.
 
-    Linear reading takes 16 times as long, quadratic 256 times; no machine is so uneven that they meet. A quarter of a
+    Linear reading takes 16 times as long, quadratic 256 times; no machine is so uneven that they meet. An eighth of a
     millisecond is allowed for what every reading costs.
     """
 
@@ -44,7 +44,7 @@ def grows_with_its_text(read: Callable[[str], object], piece: str, *, long: int 
         return time.process_time() - started
 
     seconds(long // TIMES // TIMES)
-    short = 0.00025 + min(seconds(long // TIMES) for _ in range(2))
+    short = 0.000125 + min(seconds(long // TIMES) for _ in range(2))
     return any(seconds(long) < short * 4 * TIMES for _ in range(3))
 
 

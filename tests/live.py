@@ -1,4 +1,4 @@
-"""Tests that start processes of their own, one after another: `make live` runs them, and so does `.ci/run`.
+"""Tests that start processes or pages of a browser, one after another: `make live` runs them, and so does `.ci/run`.
 
 `make test` leaves them out, but for the tests of each file that are named here. They wait more than they compute, so a
 file of them takes as long as a thousand others. A single test of another file bears the mark itself.
@@ -12,6 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: Each file, and its tests that stay in `make test`.
 LIVE: Mapping[str, tuple[str, ...]] = {
+    "tests/deploy/api/test_connections.py": (
+        "test_few_connections_are_looked_at_where_an_address_may_have_fewer_still",
+    ),
+    "tests/deploy/api/test_http_limits.py": (),
     "tests/deploy/api/test_process.py": ("test_what_was_acknowledged_outlives_the_process_that_said_so",),
     "tests/deploy/cli/test_live.py": (),
     "tests/deploy/lab/chaos/test_counting.py": ("test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late",),
@@ -58,7 +62,23 @@ LIVE: Mapping[str, tuple[str, ...]] = {
     "tests/faults/test_chaos.py": ("test_an_unknown_sabotage_is_wrong_usage",),
     "tests/faults/test_kills.py": (),
     "tests/faults/test_turn_queue.py": (),
+    "tests/producers/console/test_around.py": (),
+    "tests/producers/console/test_bank.py": ("test_each_kind_of_thing_has_a_list",),
+    "tests/producers/console/test_console.py": (
+        "test_a_person_walks_from_the_sign_in_to_why_an_answer_came_first",
+        "test_a_unit_is_corrected_pinned_and_forgotten",
+        "test_a_dead_row_is_retried_by_a_click_and_another_dropped",
+        "test_a_poisoned_memory_is_shown_as_text",
+        "test_the_console_is_worked_by_keyboard_alone_and_speaks_german",
+    ),
+    "tests/producers/console/test_letters.py": (),
+    "tests/producers/console/test_now.py": ("test_figures_come_by_themselves_over_one_stream",),
+    "tests/producers/console/test_operate.py": ("test_a_key_is_made_shown_once_rotated_and_revoked",),
     "tests/producers/console/test_processes.py": (),
+    "tests/producers/console/test_two_processes.py": (),
+    "tests/producers/console/test_vectors.py": (),
+    "tests/producers/console/test_worked.py": (),
+    "tests/producers/service/test_read_replica.py": (),
 }
 
 

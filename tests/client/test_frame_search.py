@@ -243,7 +243,7 @@ def test_of_lines_that_were_cut_at_both_ends_nothing_stays_where_a_cut_and_two_n
         if begin in lines or block[begin] == "\n" or block[begin:].partition("\n")[0] in NOTHING_SHOWS:
             continue
         second = [at for at in numbers if at > begin][1]
-        for end in range(second, len(block) - len("</memory_reference>"), 3):
+        for end in range(second, len(block) - len("</memory_reference>"), 7):
             piece = block[begin:end].rstrip("\n")
             assert holds_none_of_it(strip_frames(f"I got this:\n\n{piece}\n\nWhat is it?")), piece
 
@@ -254,7 +254,7 @@ def test_of_json_that_was_cut_at_both_ends_nothing_stays_where_a_field_of_ours_s
     texts = [found.end() for found in re.finditer('"text":"', block)]
     for begin in range(len("<memory_reference>\n"), texts[3]):
         shown = next(at for at in texts if at - len('"score":"0.0000","former":true,"text":"') >= begin)
-        for end in range(shown, len(block) - len("\n</memory_reference>"), 7):
+        for end in range(shown, len(block) - len("\n</memory_reference>"), 23):
             piece = block[begin:end]
             assert holds_none_of_it(strip_frames(f"I got this:\n\n{piece}\n\nWhat is it?")), piece
 

@@ -100,6 +100,7 @@ async def backfill_killed_half_way(world: World, rows: str, banks: int) -> None:
 
 
 @pytest.mark.law("L2")
+@pytest.mark.live
 async def test_a_backfill_that_is_killed_half_way_and_run_again_writes_each_row_once(world: World, rows: str) -> None:
     await backfill_killed_half_way(world, rows, banks=6)
 

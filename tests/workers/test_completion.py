@@ -55,13 +55,13 @@ async def count(world: World, statement: str, **arguments: object) -> int:
 
 
 async def test_events_written_in_bulk_are_as_derived_before_and_after_the_workers(world: World) -> None:
-    await append_bulk(world.database, HOST, History(HOST, NAME, 5).events(4000))
+    await append_bulk(world.database, HOST, History(HOST, NAME, 5).events(2000))
     for bank in await world.sql("select bank_id from afterturn.agent_memory_bank_t"):
         made = await complete(world, bank.bank_id)
         assert made.guards == 0
     assert await wrong(world) == []
     links = "select count(*) from afterturn.agent_memory_unit_entity_t where"
-    assert await count(world, f"{links} removed_at is null") > 400
+    assert await count(world, f"{links} removed_at is null") > 200
     assert await count(world, f"{links} counted <> (removed_at is null)") == 0
     await Crew(world).drain(Stage.EMBEDDING)
     assert (await count(world, WITHOUT_VECTOR), await count(world, WITHOUT_VECTOR_REFLECTIONS)) == (0, 0)

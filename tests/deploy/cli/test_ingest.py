@@ -275,6 +275,7 @@ def test_for_people_the_answer_is_a_sentence(stacked: Stacked) -> None:
     )
 
 
+@pytest.mark.live
 def test_a_service_killed_and_restarted_in_the_middle_loses_nothing(tmp_path: Path) -> None:
     """The first server dies while it answers; one on the same port takes over."""
     double = NativeDouble()
@@ -303,6 +304,7 @@ def test_a_service_killed_and_restarted_in_the_middle_loses_nothing(tmp_path: Pa
     assert double.texts() == [f"text {n}" for n in range(2000)]
 
 
+@pytest.mark.live
 def test_ctrl_c_says_how_far_it_got_and_a_second_run_goes_on(stacked: Stacked) -> None:
     interrupted, slow = threading.Event(), threading.Event()
 

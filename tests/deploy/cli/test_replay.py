@@ -59,8 +59,7 @@ async def test_what_is_live_is_what_the_log_says(operated: Operated) -> None:
 
 
 @pytest.mark.law("L5")
-@pytest.mark.parametrize("mending", [("--repair", "--host", HOST), ("--repair", "--bank", "home"), ("--swap",)])
-async def test_a_row_changed_by_hand_is_named_and_mended(operated: Operated, mending: tuple[str, ...]) -> None:
+async def test_a_row_changed_by_hand_is_named(operated: Operated) -> None:
     await tamper(operated.postgres)
     result = await operated.run("replay", "--json")
     assert result.exit_code == 1
@@ -70,6 +69,12 @@ async def test_a_row_changed_by_hand_is_named_and_mended(operated: Operated, men
     assert (difference["key"]["bank_id"], difference["columns"]) == (str(BANK), ["content"])
     shown = await operated.run("replay")
     assert difference["key"]["unit_id"] in shown.stdout
+
+
+@pytest.mark.law("L5")
+@pytest.mark.parametrize("mending", [("--repair", "--host", HOST), ("--repair", "--bank", "home"), ("--swap",)])
+async def test_a_row_changed_by_hand_is_mended(operated: Operated, mending: tuple[str, ...]) -> None:
+    await tamper(operated.postgres)
     assert (await operated.run("replay", *mending)).exit_code == 0
     assert (await operated.run("replay")).exit_code == 0
 

@@ -86,6 +86,7 @@ def through(seen: list[str]) -> bool:
     return len(seen) > 2 and json.loads(seen[-1])["eta_s"]["embedding"] == 0.0
 
 
+@pytest.mark.live
 async def test_watching_as_json_is_one_status_a_line_with_speeds(busy: Busy) -> None:
     await busy.append(("monday", "1"), ("monday", "2"))
     begun = threading.Event()

@@ -28,7 +28,7 @@ from workers.generation_passes import GenerationPasses
 
 pytestmark = pytest.mark.slow
 
-TURNS = 150
+TURNS = 80
 STEMS, ENDS = ("kal", "mor", "ten", "sul", "pim"), ("ba", "do", "ri", "ve", "zu", "lo")
 NAMES = [f"{stem}{end}" for stem in STEMS for end in ENDS]
 WORDS = tuple((name,) for name in NAMES)
@@ -76,7 +76,7 @@ class Load:
         async def write() -> None:
             while True:
                 await self.say(next(self.numbers))
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
 
         async def work() -> None:
             while True:
@@ -87,7 +87,7 @@ class Load:
         async def ask() -> None:
             while True:
                 await self.recall()
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.1)
 
         async with asyncio.TaskGroup() as tasks:
             for one in (write(), work(), ask()):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 
 import orjson
 import pytest
@@ -30,6 +31,7 @@ asyncio.run(forgotten())
 """
 
 
+@cache
 def said(form: str, level: str = "info") -> str:
     script = SAYING.format(form=form, level=level)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -456,6 +456,7 @@ def test_of_traces_begun_here_the_ratio_says_how_many_are_sent(away: str) -> Non
         traces.close()
 
 
+@pytest.mark.live
 def test_a_process_that_does_not_trace_imports_neither_spans_nor_exporter() -> None:
     # The client of Redis imports the SDK's metrics wherever they are installed.
     program = (

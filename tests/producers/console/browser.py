@@ -115,18 +115,25 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visit(browser: Browser, url: str, *, dark: bool = False, width: int = 1280) -> AsyncIterator[Visitor]:
-    """Open a page in a fresh profile; what the browser reported must be nothing in the end."""
-    context: BrowserContext = await browser.new_context(
+async def open_profile(browser: Browser, *, dark: bool = False, width: int = 1280) -> AsyncIterator[BrowserContext]:
+    """Open a fresh profile of the browser."""
+    profile = await browser.new_context(
         color_scheme="dark" if dark else "light",
         viewport={"width": width, "height": HEIGHT},
         locale="en-GB",
         timezone_id="Europe/Berlin",
         reduced_motion="reduce",
     )
-    context.set_default_timeout(ACTION_MS)
-    await context.add_init_script(WATCH)
-    page = await context.new_page()
+    profile.set_default_timeout(ACTION_MS)
+    await profile.add_init_script(WATCH)
+    yield profile
+    await profile.close()
+
+
+@asynccontextmanager
+async def open_page(profile: BrowserContext, url: str) -> AsyncIterator[Visitor]:
+    """Open a page; what the browser reported must be nothing in the end. The profile keeps files and nothing else."""
+    page = await profile.new_page()
     visitor = Visitor(url, page)
     page.on("console", lambda one: visitor.wrong.append(f"console: {one.text}") if one.type == "error" else None)
     page.on("pageerror", lambda error: visitor.wrong.append(f"script: {error}"))
@@ -138,8 +145,20 @@ async def visit(browser: Browser, url: str, *, dark: bool = False, width: int = 
     page.on("dialog", dismiss)
     elsewhere: list[str] = []
     page.on("request", lambda one: None if one.url.startswith(url) else elsewhere.append(one.url))
-    yield visitor
-    faults = await visitor.faults()
-    assert not faults, faults
-    assert not elsewhere, elsewhere
-    await context.close()
+    try:
+        yield visitor
+        faults = await visitor.faults()
+        assert not faults, faults
+        assert not elsewhere, elsewhere
+    finally:
+        session = await profile.new_cdp_session(page)
+        await session.send("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "cookies,local_storage"})
+        for one in profile.pages:
+            await one.close()
+
+
+@asynccontextmanager
+async def visit(browser: Browser, url: str, *, dark: bool = False, width: int = 1280) -> AsyncIterator[Visitor]:
+    """Open a page in a fresh profile."""
+    async with open_profile(browser, dark=dark, width=width) as profile, open_page(profile, url) as visitor:
+        yield visitor

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, BrowserContext
 
 from store.concurrent_calls import run_meanwhile
 from tests.producers.conftest import World
-from tests.producers.console.browser import Visitor, open_browser, visit
+from tests.producers.console.browser import Visitor, open_browser, open_page, open_profile
 from tests.serving import serve
 
 
@@ -27,7 +27,14 @@ async def url(world: World) -> AsyncIterator[str]:
         ending.set()
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """One for all tests: the files of the console are fetched and compiled once."""
+    async with open_profile(browser) as opened:
+        yield opened
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def visitor(browser: Browser, url: str) -> AsyncIterator[Visitor]:
-    async with visit(browser, url) as one:
+async def visitor(profile: BrowserContext, url: str) -> AsyncIterator[Visitor]:
+    async with open_page(profile, url) as one:
         yield one

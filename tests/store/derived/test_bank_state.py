@@ -315,7 +315,7 @@ def test_derived_state_made_step_by_step_equals_that_made_from_nothing(
         monkeypatch.setattr(module, "COMPARED", compared)
 
     @settings(
-        max_examples=examples(60),
+        max_examples=examples(25),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),

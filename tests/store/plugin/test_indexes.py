@@ -205,7 +205,7 @@ async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_
     assert await large.indexes.needed() == []
     for kinds, few in product(([], ["fact"], ["summary"], ["checkpoint"]), (0, FEW)):
         asked, there, found = SearchQuery([NAME], kinds, 10), 0, 0
-        for nth in range(0, MEMORIES, MEMORIES // 12):
+        for nth in range(0, MEMORIES, MEMORIES // 4):
             vector = normalise_vector(CALLERS[nth].tolist())
             ours, exact = large.search(SETTINGS, OWN[nth], few), large.search(EXACT, OWN[nth], 0)
             for one, other in (

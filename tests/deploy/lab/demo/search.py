@@ -85,6 +85,11 @@ class Index:
         names = (*(turn.name for turn, _ in said), *(None for _ in texts))
         return cls(names, contents, tuple(map(analyse_text, lexical)), embed(contents))
 
+    def without_texts(self) -> "Index":
+        """Return the part of the conversation, which comes first."""
+        said = sum(turn is not None for turn in self.turns)
+        return Index(self.turns[:said], self.contents[:said], self.terms[:said], self.vectors[:said])
+
     def document_frequency(self) -> Counter[str]:
         return Counter(term for terms in self.terms for term in terms.counts)
 
