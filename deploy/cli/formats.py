@@ -23,6 +23,7 @@ from deploy.cli.chat_document import begins_with_message, find_header, may_hold_
 from deploy.cli.exported_markdown import begins_as_cursor, begins_as_specstory, parse_cursor, parse_specstory
 from deploy.cli.meeting_texts import begins_as_meet, begins_as_otter, parse_meet, parse_otter
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
+from deploy.cli.refused_forms import is_mail
 from deploy.cli.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
 from deploy.cli.text_source import TextSource
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
@@ -248,8 +249,8 @@ def _parse_whatsapp(source: TextSource) -> Iterator[Parsed]:
     return parse_whatsapp(source.stream, source.session, source.longest, source.dates)
 
 
-def _begins_as_transcript(_: str, lines: Sequence[str]) -> bool:
-    return is_transcript(lines)
+def _begins_as_transcript(text: str, lines: Sequence[str]) -> bool:
+    return not is_mail(text) and is_transcript(lines)
 
 
 @dataclass(frozen=True, slots=True)

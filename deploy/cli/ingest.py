@@ -20,7 +20,9 @@ from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_titl
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.parsed import Parsed, Unrecognised
+from deploy.cli.refused_forms import name_refused
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.text_encoding import read_as_utf8
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
 from deploy.cli.whatsapp import DateOrder
 from deploy.notices import print_notice, replace_unprintable
@@ -103,6 +105,8 @@ def _read_beginning(told: str | None) -> datetime | None:
 
 def _detect_format(file: str, head: bytes) -> Format:
     found = detect_format(head)
+    if found is None and (named := name_refused(head)):
+        raise exit_with(f"{file}: {named}", 2)
     if found is None:
         raise exit_with(
             f"{file}: its format is not recognised; {LOOKED_FOR}. If it is one of them, give --format (see "
@@ -211,7 +215,7 @@ def _open_source(file: str) -> Iterator[BinaryIO]:
     except (OSError, ValueError) as error:
         raise exit_with(f"{file}: {getattr(error, 'strerror', None) or 'cannot be opened'}", 2) from None
     with stream:
-        yield stream
+        yield read_as_utf8(stream, HEAD_BYTES)
 
 
 def _measure_source(file: str) -> int | None:

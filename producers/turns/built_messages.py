@@ -24,8 +24,8 @@ ROLE_PROBLEM = (
     "role: must be user, assistant, tool, system or developer (human is read as user, ai and model as assistant)"
 )
 TIME_PROBLEM = (
-    "is no time that can be read: RFC 3339, or an epoch number of seconds or milliseconds; leave it out where none is "
-    "known"
+    "is no time that can be read: RFC 3339, or an epoch number of seconds or milliseconds (IST, BST and the like name "
+    "several zones: write +05:30); leave it out where none is known"
 )
 
 

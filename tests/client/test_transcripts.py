@@ -391,6 +391,21 @@ def test_turns_that_codex_rolled_back_do_not_stand(read: Reader, count: Any, lef
     assert [name for name, _, _ in read.codex(*said, event("turn_aborted"), undone)] == left
 
 
+@each_row("beside", [[], [event("user_message", message="fix it"), event("agent_message", message="Done.")], ITEMS])
+def test_completed_items_of_codex_are_read_once(read: Reader, beside: list[dict[str, Any]]) -> None:
+    def completed(kind: str, *content: dict[str, Any], turn: str = "t1") -> dict[str, Any]:
+        return event("item_completed", thread_id="s", turn_id=turn, item={"type": kind, "id": "i", "content": content})
+
+    asked = completed("UserMessage", {"type": "text", "text": "fix it", "text_elements": []})
+    said = completed("AgentMessage", {"type": "Text", "text": "Done."})
+    other = completed("CommandExecution", {"type": "text", "text": "out"})
+    picture = completed("UserMessage", {"type": "local_image", "path": "a.png"}, turn="t2")
+    assert read.codex(asked, *beside, other, said, event("task_complete", turn_id="t1"), picture) == [
+        ("t1", "fix it", ("Done.",)),
+        ("t2", "[image]", ()),
+    ]
+
+
 def test_a_picture_and_an_editors_context_in_codex(read: Reader) -> None:
     picture = event("user_message", message="", images=["data:image/png;base64,AA"])
     editor = event(

@@ -1,9 +1,10 @@
 """Lines of a session file of Codex: `~/.codex/sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl`.
 
-A line has a `type` and a `payload`. What was said stands in events (`user_message`, `agent_message`), in items of the
-model's API (`message`), or in both; old files have these items alone, some without a `payload`. Each role is read from
-its events where there are any, otherwise from its items. A `turn_context` or the start of a task names the turn.
-Turns that were rolled back stay in the file; a later `thread_rolled_back` says how many of the newest these are.
+A line has a `type` and a `payload`. What was said stands in completed items (`UserMessage`, `AgentMessage`), in events
+(`user_message`, `agent_message`), in items of the model's API (`message`), or in several of these; old files have the
+last alone, some without a `payload`. Each role is read from the first of them that the file has. A `turn_context`, the
+start of a task or a completed item names the turn. Turns that were rolled back stay in the file; a later
+`thread_rolled_back` says how many of the newest these are.
 """
 
 import re
@@ -17,7 +18,8 @@ _NAMING = frozenset({"turn_context", "task_started", "turn_started"})
 _COMPLETED = frozenset({"task_complete", "turn_complete"})
 _ENDING = _COMPLETED | {"turn_aborted"}
 _UNDOING = "thread_rolled_back"
-_EVENTS = {"user_message": "user", "agent_message": "assistant"}
+#: What holds a person's or a model's words, the most exact first, besides items of the model's API.
+_SAID = {"UserMessage": "user", "AgentMessage": "assistant", "user_message": "user", "agent_message": "assistant"}
 #: What the program puts into a person's role, for the model.
 _OWN = re.compile(
     r"<(?:environment_context|user_instructions|turn_aborted|permissions instructions|instructions|skills?|"
@@ -39,10 +41,11 @@ def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
     told = [_unwrap(entry) for entry in entries]
     if any(_is_of_subagent(kind, payload) for kind, payload, _ in told):
         return
-    with_events = {_EVENTS[kind] for kind, _, _ in told if kind in _EVENTS}
+    kinds = {kind for kind, _, _ in told}
+    sources = {role: kind for kind, role in reversed(_SAID.items()) if kind in kinds}
     turn, used, held = "", set[str](), list[Line]()
     for kind, payload, at in told:
-        role = _EVENTS.get(kind) or (str(payload.get("role")) if kind == "message" else "")
+        role = _SAID.get(kind) or (str(payload.get("role")) if kind == "message" else "")
         if kind in _NAMING:
             turn = str(payload.get("turn_id") or turn)
             # Some versions name a turn behind its prompt: one that has the name of a turn before takes the new one.
@@ -57,7 +60,8 @@ def read_codex(entries: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
         elif kind == _UNDOING:
             yield from (*held, *_count_undone(payload, len(told)))
             turn, held = "", []
-        elif kind in _EVENTS or (kind == "message" and role not in with_events):
+        elif role and kind == sources.get(role, "message"):
+            turn = str(payload.get("turn_id") or turn)
             line = _read_said(role, payload, at, turn)
             if line is not None:
                 yield from held
@@ -78,6 +82,9 @@ def _unwrap(entry: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], str | Non
     kind, at = str(entry.get("type")), read_time(entry)
     if not isinstance(payload, dict):
         return kind, entry, at
+    item = payload.get("item")
+    if payload.get("type") == "item_completed" and isinstance(item, dict):
+        return str(item.get("type")), {**item, "turn_id": payload.get("turn_id")}, at
     return (str(payload.get("type")) if kind in ("event_msg", "response_item") else kind), payload, at
 
 

@@ -49,7 +49,7 @@ class Line:
 #: Characters that neither UTF-8 nor the store's database can hold.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 #: Kinds of parts that hold text, and what stands for those that hold none.
-_TEXTS = frozenset({"text", "input_text", "output_text"})
+_TEXTS = frozenset({"text", "input_text", "output_text", "Text"})
 _PLACEHOLDERS = {
     "image": "[image]",
     "input_image": "[image]",

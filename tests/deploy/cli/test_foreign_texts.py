@@ -1,14 +1,17 @@
 """`afterturn ingest` and texts of meetings and of coding agents: who said what and when, and what nobody said."""
 
+import codecs
 import io
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from afterturn_client.turns import Message
 
 from deploy.cli.chat import SessionChoice
 from deploy.cli.formats import Format, detect_format, parse_file
 from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
+from deploy.cli.refused_forms import name_refused
+from deploy.cli.text_encoding import read_as_utf8
 from tests.tables import each_row
 
 TEN = datetime(2024, 5, 5, 10, tzinfo=UTC)
@@ -252,3 +255,61 @@ def test_the_formats_are_known_by_how_they_begin() -> None:
         Format.CURSOR,
         Format.SPECSTORY,
     ]
+
+
+MAIL = "From: Kim <kim@example.org>\nTo: Bo <bo@example.org>\nSubject: the canoe\n\n"
+#: Files in forms that are not read, and what their refusal names.
+REFUSED: dict[bytes, str] = {
+    b"PK\x03\x04" + b"\0" * 26 + b"_chat.txt": "ZIP",
+    b"PK\x03\x04" + b"\0" * 26 + b"[Content_Types].xml": "Word",
+    b"\x1f\x8b\x08": "decompress",
+    b"\x28\xb5\x2f\xfd": "decompress",
+    b"SQLite format 3\0": "Cursor",
+    b"%PDF-1.7\n": "PDF",
+    b"\x89PNG\r\n\x1a\n": "picture",
+    b"\0\0\0\x18ftypmp42": "film",
+    "Kim: hi\nBo: hi\n".encode("utf-16-le"): "UTF-16",
+    b"<!DOCTYPE html>\n<html><body>Kim: hi</body></html>": "HTML",
+    MAIL.encode(): "mail",
+    b"From kim@example.org Sun May  5 10:00:00 2024\n" + MAIL.encode() + b"Kim: hi\nBo: hi\n" * 9: "mail",
+    b"BEGIN:VCARD\nFN:Kim\nEND:VCARD\n": "card",
+    b'{"id": "resp_1", "object": "response", "output": []}': "OpenAI",
+    b"timestamp,role,content\n2024-05-05,user,hi\n": "CSV",
+    b"[10:00] <kim> hi\n[10:01] <bo> hi\n": "Name: text",
+    b"10:02:11 From Kim to Everyone:\n\thi\n10:02:15 From Bo to Everyone:\n\thi\n": "Zoom",
+    b"[05/05/2024 10:00 AM] kim\nhi\n\n[05/05/2024 10:01 AM] bo\nhi\n": "Discord",
+    b"## User\n\nhi\n\n## Assistant\n\nhi\n": "Markdown",
+    b"**User:** hi\n\n**Assistant:** hi\n": "Markdown",
+}
+
+
+@each_row("raw", REFUSED)
+def test_a_form_that_is_not_read_is_named_with_what_to_do(raw: bytes) -> None:
+    assert detect_format(raw) is None
+    assert REFUSED[raw] in (name_refused(raw) or "")
+
+
+@each_row("raw", [b"", b"I sold the canoe.\n", b"name: app\nversion: 2\n", b'{"a": 1}', "Gr\u00fc\u00dfe\n".encode()])
+def test_what_is_not_known_has_no_other_name(raw: bytes) -> None:
+    assert name_refused(raw) is None
+
+
+@each_row("encoding", ["utf-16", "utf-16-be", "utf-8-sig", "utf-8"])
+def test_a_file_in_utf_16_is_read_as_one_in_utf_8(encoding: str) -> None:
+    text = "Kim: Gr\u00fc\u00dfe \U0001f6f6\r\nBo: hi\r\n" * 9_000
+    raw = (codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b"") + text.encode(encoding)
+    stream = read_as_utf8(cast(BinaryIO, io.BufferedReader(io.BytesIO(raw), 1_000)), 1_000)
+    assert stream.read().removeprefix(codecs.BOM_UTF8) == text.encode()
+
+
+def test_half_a_character_in_utf_16_loses_its_line_alone() -> None:
+    raw = (
+        codecs.BOM_UTF16_LE
+        + "Kim: hi\nKim: ".encode("utf-16-le")
+        + b"\x3d\xd8"
+        + "\nBo: hi\nKim: a".encode("utf-16-le")
+        + b"x"
+    )
+    stream = read_as_utf8(cast(BinaryIO, io.BufferedReader(io.BytesIO(raw))), 1_000)
+    found = list(parse_file(stream, Format.TRANSCRIPT, SessionChoice("talk.txt")))
+    assert [(one.line, type(one)) for one in found] == [(1, ParsedTurn), (2, BadLine), (3, ParsedTurn), (4, ParsedTurn)]

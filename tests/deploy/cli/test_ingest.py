@@ -431,6 +431,14 @@ def test_a_file_of_whatsapp_with_two_readings_is_refused_until_its_dates_are_tol
     assert len(stacked.double.turns) == 2
 
 
+def test_a_file_in_utf_16_is_taken_in_and_an_archive_is_refused_by_its_name(stacked: Stacked) -> None:
+    counts, status = stacked.counted(stacked.write("turns.jsonl", lines(3).encode("utf-16")))
+    assert (counts["accepted"], counts["bad_lines"], status) == (3, [], 0)
+    refused = stacked.ingest(stacked.write("export.zip", b"PK\x03\x04" + bytes(30)))
+    assert refused.exit_code == 2
+    assert "unpack it" in refused.stderr
+
+
 def test_a_meeting_has_times_from_where_it_began_and_a_longer_one_stores_what_is_new(stacked: Stacked) -> None:
     talk = "WEBVTT\n\n1\n00:00:05.000 --> 00:00:06.000\nKim: hello.\n\n2\n00:00:07.000 --> 00:00:08.000\nBo: hi.\n\n"
     file = stacked.write("talk.vtt", talk)
