@@ -1,8 +1,8 @@
 """Parses recorded meetings in WebVTT and SRT, as Teams, Stream, Zoom and Otter write them.
 
-A cue names its speaker as `<v Kim>text</v>` or as `Kim: text`. Where the name stands only when the speaker changes (no
-two cues after each other repeat it), a cue without one goes on with the speaker before. Subtitles without speakers are
-refused: their words are nobody's.
+A cue names its speaker as `<v Kim>text</v>` or as `Kim: text`. Where such labels stand only when the speaker changes
+(no two cues after each other repeat one), a cue without one goes on with the speaker before. Subtitles without speakers
+are refused: their words are nobody's.
 """
 
 import html
@@ -24,6 +24,12 @@ _SIGNATURE = re.compile(r"WEBVTT(?:[ \t].*)?")
 _NOTES = re.compile(r"(?:NOTE|STYLE|REGION)\b")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+(?P<name>[^<>]*)>(?P<text>.*?)(?=</v>|<v[.\s]|\Z)", re.DOTALL)
 _TAG = re.compile(r"</?[a-z]+(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
+#: A line that begins with a label, or is one.
+_LABELLED = re.compile(r"(?P<name>[^:]+):(?:\s+(?P<text>.*))?")
+#: A label in brackets, as diarizing programs write it: `[SPEAKER_00]: text`.
+_BRACKETED = re.compile(r"\[([^\[\]:]{1,60})\]:(?=\s|\Z)")
+#: Of so many cues one has a name at least, where names stand at changes of speakers: of a film fewer have.
+_LONGEST_SPEECH = 20
 #: What a file is refused with that names no speakers.
 NO_SPEAKERS = (
     "subtitles whose cues name no speaker (`<v Kim>text</v>` or `Kim: text`), so that their words are nobody's; export "
@@ -47,7 +53,7 @@ class _Cue:
 def begins_as_captions(_: str, lines: Sequence[str]) -> bool:
     """Return whether a file begins as WebVTT, or with the number and the times of a first cue, as SRT."""
     first = lines[0].lstrip("\ufeff").strip()
-    if _SIGNATURE.fullmatch(first):
+    if _SIGNATURE.fullmatch(first) or _TIMING.fullmatch(first):
         return True
     return first.isdecimal() and len(lines) > 1 and _TIMING.fullmatch(lines[1]) is not None
 
@@ -58,7 +64,9 @@ def parse_captions(source: TextSource) -> Iterator[Parsed]:
     blocks = [_read_block(block) for block in _split_blocks(lines)]
     cues = [cue for block in blocks if not isinstance(block, BadLine) for cue in block]
     labels = select_speakers(found["name"] for cue in cues if (found := NAMED.fullmatch(cue.words)))
-    pieces = _carry_names(give_own_names([piece for cue in cues for piece in _read_cue(cue, labels)]))
+    pieces = give_own_names([piece for cue in cues for piece in _read_cue(cue, labels)])
+    if not any(_VOICE.search("\n".join(cue.lines)) for cue in cues):
+        pieces = _carry_names(pieces)
     if 2 * sum(bool(piece.name) for piece in pieces) < len(pieces) or not pieces:
         yield Unrecognised(1, NO_SPEAKERS, lines[-1].offset if lines else 0)
         return
@@ -116,9 +124,9 @@ def _read_cue(cue: _Cue, labels: Container[str]) -> Iterator[Spoken]:
         return
     said = [("", "")]
     for line in map(_clean, cue.lines):
-        found = NAMED.fullmatch(line)
+        found = _LABELLED.fullmatch(line)
         if found and found["name"] in labels:
-            said.append((found["name"], found["text"]))
+            said.append((found["name"], found["text"] or ""))
         else:
             said[-1] = (said[-1][0], f"{said[-1][1]} {line}")
     yield from _build_pieces(cue, said)
@@ -131,13 +139,15 @@ def _build_pieces(cue: _Cue, said: Iterable[tuple[str, str]]) -> Iterator[Spoken
 
 
 def _clean(text: str) -> str:
-    """Return a cue's words without tags of style."""
-    return " ".join(html.unescape(_TAG.sub("", text)).split())
+    """Return a cue's words without tags of style, a label without brackets."""
+    return _BRACKETED.sub(r"\1:", " ".join(html.unescape(_TAG.sub("", text)).split()), count=1)
 
 
 def _carry_names(pieces: Sequence[Spoken]) -> list[Spoken]:
     """Return the pieces, those without a name under the one before where names stand at a change of speakers alone."""
-    if not pieces or not pieces[0].name or any(a.name == b.name for a, b in pairwise(pieces) if b.name):
+    named = sum(bool(piece.name) for piece in pieces)
+    is_repeated = any(a.name == b.name for a, b in pairwise(pieces) if b.name)
+    if not pieces or not pieces[0].name or is_repeated or named * _LONGEST_SPEECH < len(pieces):
         return [*pieces]
     carried: list[Spoken] = []
     for piece in pieces:

@@ -23,7 +23,7 @@ _SPECSTORY_HEAD = re.compile(
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?Z")
 #: What SpecStory writes of tools and thoughts.
-_BESIDE = re.compile(r"<(tool-use|think)\b[^<>]*>.*?</\1>|<!--.*?-->", re.DOTALL)
+_BESIDE = re.compile(r"<(tool-use|think|details)\b[^<>]*>.*?</\1>|<!--.*?-->", re.DOTALL)
 _RULE = "---"
 #: Of the first lines, how many may stand before the program's own.
 _SIGNED_LINES = 3

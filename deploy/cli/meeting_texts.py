@@ -68,6 +68,9 @@ def parse_meet(source: TextSource) -> Iterator[Parsed]:
     lines = list(read_lines(source.stream, source.longest))
     texts = [_BOLD.sub(r"\1: ", (line.text or "").strip()).replace("\\-", "-") for line in lines]
     begin = _find_meet_beginning(texts)
+    if begin is None:
+        yield Unrecognised(1, _NOBODY, lines[-1].offset if lines else 0)
+        return
     end = next((nth for nth, text in enumerate(texts) if nth > begin + 1 and _MEET_END.fullmatch(text)), len(texts))
     labels = select_speakers(found["name"] for text in texts[begin:end] if (found := NAMED.fullmatch(text)))
     told = [_read_meet(line, text, labels) for line, text in zip(lines[begin:end], texts[begin:end], strict=True)]
@@ -86,10 +89,10 @@ def _read_meet(line: Line, text: str, labels: set[str]) -> _Told:
     return _Told(line, found["text"], found["name"]) if found and found["name"] in labels else _Told(line, text)
 
 
-def _find_meet_beginning(texts: Sequence[str]) -> int:
-    """Return the index of the heading before the first time, or of the last heading where there is no time."""
+def _find_meet_beginning(texts: Sequence[str]) -> int | None:
+    """Return the index of the heading before the first time, or of the last where there is none; None without one."""
     first = next((nth for nth, text in enumerate(texts) if _MEET_TIME.fullmatch(text)), len(texts))
-    return max((nth for nth, text in enumerate(texts[:first]) if _MEET_HEADING.fullmatch(text)), default=0)
+    return max((nth for nth, text in enumerate(texts[:first]) if _MEET_HEADING.fullmatch(text)), default=None)
 
 
 def _find_meet_time(texts: Sequence[str]) -> datetime | None:
