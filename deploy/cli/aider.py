@@ -6,7 +6,7 @@ whose own headings and quotations have no such ends.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -27,17 +27,23 @@ from deploy.cli.parsed import (
 from deploy.cli.text_source import TextSource
 
 _BEGINNING = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
-_PROMPT = re.compile(r"####(?: (?P<text>.*?))? {2,}")
-_OUTPUT = re.compile(r">(?: .*)? {2,}")
-#: A question of Aider's own, which is answered with a key and written like a prompt; a prompt that was left empty.
-_OWN = re.compile(r".*\(Y\)es/\(N\)o.*|<blank>")
-#: Commands whose arguments a model answers; what stands behind another command is its output.
-_ASKING = re.compile(r"/(?:ask|code|architect|context|help)\s+\S")
+#: How lines of a prompt and of an output begin, and both end.
+_PROMPT, _OUTPUT, _END = "####", ">", "  "
+#: A question of Aider's own with the key that answered it, behind which the turn goes on.
+_QUESTION = re.compile(r"[^\n]*\(Y\)es/\(N\)o[^\n]*")
+#: What else is written like a prompt and is none: a command, an empty prompt, a question to `/help` with pages of the
+#: manual. A command whose words a model answers is written again without its name.
+_OWN = re.compile(r"[/!].*|<blank>|# Question: .*# Relevant docs:.*", re.DOTALL)
+#: The least characters of a prompt that is taken for the answer before, which Aider hands on to the model that edits.
+_HANDED_ON = 40
 #: What a file is refused with whose spaces at the ends of lines are gone.
 _STRIPPED = (
     "a history of Aider without the two spaces that Aider writes at the ends of its own lines, so that prompts cannot "
     "be told from an answer's headings; give it as Aider wrote it"
 )
+
+
+_NO_SESSION = "no line begins a session of Aider (`# aider chat started at TIME`)"
 
 
 class _State(Enum):
@@ -46,9 +52,6 @@ class _State(Enum):
     OUTPUT = auto()
     LONG_OUTPUT = auto()
     ANSWER = auto()
-
-
-_NO_SESSION = "no line begins a session of Aider (`# aider chat started at TIME`)"
 
 
 @dataclass
@@ -69,11 +72,15 @@ class _Prompt:
         return [said for piece in self.answered if (said := "\n".join(piece).strip())]
 
     @property
-    def is_of_model(self) -> bool:
-        """Whether the prompt went to a model: it is no command to Aider, and no answer to a question of its own."""
-        if not self.text or _OWN.fullmatch(self.text):
-            return False
-        return self.text[0] not in "/!" or bool(_ASKING.match(self.text))
+    def is_own(self) -> bool:
+        """Whether it is Aider's own, and what stands below it no answer to a person."""
+        return not self.text or _OWN.fullmatch(self.text) is not None
+
+    def goes_on(self, before: "_Prompt") -> bool:
+        """Whether the turn before goes on: Aider asked, or handed the answer on to the model that edits."""
+        told = "".join(self.text.split())
+        is_handed_on = len(told) >= _HANDED_ON and any(told in "".join(said.split()) for said in before.answers)
+        return is_handed_on or _QUESTION.fullmatch(self.text) is not None
 
 
 def begins_as_aider(_: str, lines: Sequence[str]) -> bool:
@@ -89,8 +96,8 @@ def parse_aider(source: TextSource) -> Iterator[Parsed]:
     lines = list(read_lines(source.stream, source.longest))
     told = [one for one in lines if one.text is not None]
     sessions = [*_split_sessions(told)]
-    headings = [one.text for one in told if one.text and one.text.startswith("####")]
-    if not sessions or (headings and not any(map(_PROMPT.fullmatch, headings))):
+    headings = [one.text for one in told if one.text and one.text.startswith(_PROMPT)]
+    if not sessions or (headings and not any(map(_is_prompt, headings))):
         yield Unrecognised(1, _STRIPPED if sessions else _NO_SESSION, lines[-1].offset if lines else 0)
         return
     turns = (_build_turns(_read_prompts(session), source, started) for started, session in sessions)
@@ -114,15 +121,15 @@ def _read_prompts(lines: Sequence[Line]) -> list[_Prompt]:
     before, state = "", _State.OUTPUT
     for line in lines:
         text = line.text or ""
-        if prompt := _PROMPT.fullmatch(text):
-            if not (prompts and _PROMPT.fullmatch(before)):
+        if _is_prompt(text):
+            if not (prompts and _is_prompt(before)):
                 prompts.append(_Prompt(line.number, []))
-            prompts[-1].asked.append(prompt["text"] or "")
+            prompts[-1].asked.append(text.removeprefix(f"{_PROMPT} ").rstrip())
             state = _State.OUTPUT
-        elif state is _State.LONG_OUTPUT or _OUTPUT.fullmatch(text):
-            state = _State.OUTPUT if text.endswith("  ") else _State.LONG_OUTPUT
-        elif state is _State.OUTPUT and text.startswith(">"):
-            state = _State.LONG_OUTPUT
+        elif text.startswith(_OUTPUT) and text.endswith(_END):
+            state = _State.OUTPUT
+        elif state is _State.LONG_OUTPUT or (state is _State.OUTPUT and text.startswith(_OUTPUT)):
+            state = _State.OUTPUT if text.endswith(_END) else _State.LONG_OUTPUT
         elif prompts and state is _State.OUTPUT and text.strip() and not before.strip():
             prompts[-1].answered.append([text])
             state = _State.ANSWER
@@ -134,13 +141,27 @@ def _read_prompts(lines: Sequence[Line]) -> list[_Prompt]:
     return prompts
 
 
+def _is_prompt(text: str) -> bool:
+    return text.startswith(f"{_PROMPT} ") and text.endswith(_END)
+
+
+def _join_turns(prompts: Iterable[_Prompt]) -> list[_Prompt]:
+    """Return the prompts of persons, each with all of its answer."""
+    asked: list[_Prompt] = []
+    for one in prompts:
+        if asked and one.goes_on(asked[-1]):
+            asked[-1].answered += one.answered
+            asked[-1].offset = one.offset
+        elif not _QUESTION.fullmatch(one.text):
+            asked.append(one)
+    return asked
+
+
 def _build_turns(prompts: Sequence[_Prompt], source: TextSource, started: str) -> Iterator[Parsed]:
     at = datetime.fromisoformat(started).replace(tzinfo=UTC)
     session = derive_session_name(f"{source.session if source.is_given else 'aider'} {started}")
     names = TurnNames()
-    for one in prompts:
-        if not one.is_of_model:
-            continue
+    for one in _join_turns(one for one in prompts if not one.is_own):
         said = [
             Message("user", one.text, timestamp=at),
             *(Message("assistant", text, timestamp=at) for text in one.answers),

@@ -22,7 +22,7 @@ _TIMING = re.compile(rf"\s*(?P<from>{_CLOCK})\s*-->\s*{_CLOCK}(?:\s.*)?")
 _SIGNATURE = re.compile(r"WEBVTT(?:[ \t].*)?")
 #: How blocks of WebVTT begin in which nobody speaks.
 _NOTES = re.compile(r"(?:NOTE|STYLE|REGION)\b")
-_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+(?P<name>[^<>]*)>(?P<text>.*?)(?=</v>|<v[.\s]|\Z)", re.DOTALL)
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s(?P<name>[^<>]*)>(?P<text>.*?)(?=</v>|<v[.\s]|\Z)", re.DOTALL)
 _TAG = re.compile(r"</?[a-z]+(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
 #: A line that begins with a label, or is one.
 _LABELLED = re.compile(r"(?P<name>[^:]+):(?:\s+(?P<text>.*))?")

@@ -5,7 +5,7 @@ the program tells of tools and thoughts is left out.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from afterturn_client.message_times import find_time
@@ -22,8 +22,8 @@ _SPECSTORY_HEAD = re.compile(
     r"_\*\*(?P<role>User|Assistant|Agent)(?: \((?P<rest>[^()]{1,200})\))?(?P<aside> - sidechain)?\*\*_"
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?Z")
-#: What SpecStory writes of tools and thoughts.
-_BESIDE = re.compile(r"<(tool-use|think|details)\b[^<>]*>.*?</\1>|<!--.*?-->", re.DOTALL)
+#: How what SpecStory writes of tools and thoughts begins.
+_BESIDE = re.compile(r"<(tool-use|think|details)\b[^<>]*>|<(!)--")
 _RULE = "---"
 #: Of the first lines, how many may stand before the program's own.
 _SIGNED_LINES = 3
@@ -53,21 +53,23 @@ def begins_as_specstory(_: str, lines: Sequence[str]) -> bool:
 
 def parse_cursor(source: TextSource) -> Iterator[Parsed]:
     """Yield a turn for each message of the user and what follows it. No message has a time: the export tells none."""
-    return _parse(source, _CURSOR_HEAD, is_ruled=True)
+    return _parse(source, _CURSOR_HEAD, _read_whole, is_ruled=True)
 
 
 def parse_specstory(source: TextSource) -> Iterator[Parsed]:
     """Yield a turn for each message of the user and what follows it, without those of subagents."""
-    return _parse(source, _SPECSTORY_HEAD, is_ruled=False)
+    return _parse(source, _SPECSTORY_HEAD, _read_pieces, is_ruled=False)
 
 
-def _parse(source: TextSource, head: re.Pattern[str], *, is_ruled: bool) -> Iterator[Parsed]:
+def _parse(
+    source: TextSource, head: re.Pattern[str], read_answer: Callable[[_Said], list[str]], *, is_ruled: bool
+) -> Iterator[Parsed]:
     lines = list(read_lines(source.stream, source.longest))
     said = _read_messages([one for one in lines if one.text is not None], head, is_ruled=is_ruled)
     if not said:
         yield Unrecognised(1, _NOBODY, lines[-1].offset if lines else 0)
         return
-    yield from merge_by_line(find_unreadable(lines), _build_turns(said, source.session))
+    yield from merge_by_line(find_unreadable(lines), _build_turns(said, source.session, read_answer))
 
 
 def _read_messages(lines: Sequence[Line], head: re.Pattern[str], *, is_ruled: bool) -> list[_Said]:
@@ -93,7 +95,7 @@ def _find_time(rest: str | None) -> str | None:
     return find_time({"timestamp": told[0]}) if told else None
 
 
-def _build_turns(said: Sequence[_Said], session: str) -> Iterator[Parsed]:
+def _build_turns(said: Sequence[_Said], session: str, read_answer: Callable[[_Said], list[str]]) -> Iterator[Parsed]:
     names = TurnNames()
     groups: list[list[_Said]] = []
     for one in said:
@@ -103,10 +105,9 @@ def _build_turns(said: Sequence[_Said], session: str) -> Iterator[Parsed]:
             groups[-1].append(one)
     for group in groups:
         asked, *answers = group
-        words = "\n".join(asked.lines).strip().removesuffix(_RULE).strip()
-        if not words:
+        if not (words := "".join(_read_whole(asked))):
             continue
-        pieces = [Message("assistant", text, timestamp=one.at) for one in answers for text in _read_answer(one)]
+        pieces = [Message("assistant", text, timestamp=one.at) for one in answers for text in read_answer(one)]
         turn = NewTurn(
             session,
             [Message("user", words, timestamp=asked.at), *pieces],
@@ -115,7 +116,36 @@ def _build_turns(said: Sequence[_Said], session: str) -> Iterator[Parsed]:
         yield check_turn(turn, asked.line, group[-1].offset, may_grow=True)
 
 
-def _read_answer(one: _Said) -> list[str]:
+def _read_whole(one: _Said) -> list[str]:
+    """Return a message as one piece, without the rule behind it; none where it is blank."""
+    text = "\n".join(one.lines).strip().removesuffix(_RULE).strip()
+    return [text] if text else []
+
+
+def _read_pieces(one: _Said) -> list[str]:
     """Return the pieces of an answer, between which the program told of tools."""
-    told = _BESIDE.sub(f"\n\n{_RULE}\n\n", "\n".join(one.lines))
-    return [text for piece in re.split(rf"\n\s*\n{_RULE}[ \t]*(?=\n|\Z)", f"\n\n{told}") if (text := piece.strip())]
+    pieces: list[list[str]] = [[]]
+    before = ""
+    for line in "".join(_leave_out_blocks("\n".join(one.lines))).split("\n"):
+        if line.strip() == _RULE and not before:
+            pieces.append([])
+        else:
+            pieces[-1].append(line)
+        before = line.strip()
+    return [text for piece in pieces if (text := "\n".join(piece).strip())]
+
+
+def _leave_out_blocks(text: str) -> Iterator[str]:
+    """Yield a text without the program's blocks, a rule in the place of each; one that does not end is of the text."""
+    at, endless = 0, set[str]()
+    for found in _BESIDE.finditer(text):
+        end = "-->" if found[2] else f"</{found[1]}>"
+        if found.start() < at or end in endless:
+            continue
+        closing = text.find(end, found.end())
+        if closing < 0:
+            endless.add(end)
+            continue
+        yield f"{text[at : found.start()]}\n\n{_RULE}\n\n"
+        at = closing + len(end)
+    yield text[at:]

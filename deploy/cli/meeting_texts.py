@@ -27,6 +27,7 @@ _MEET_HEADING = re.compile(r"[^:]{0,200}\bTranscript\s*")
 _MEET_BEGAN = re.compile(r"\((\d{4})-(\d\d)-(\d\d) (?:at )?(\d\d):(\d\d) GMT([+-]\d{1,2})?(?::(\d\d))?\)")
 _BOLD = re.compile(r"\*\*([^*]{1,128}?):\*\*\s*")
 _FIRST_MINUTE_S = 60
+_LONGEST_HEAD = 200
 #: What a file is refused with in which no speaker is found.
 _NOBODY = "the text of a meeting in which no line names its speaker; nothing was stored"
 
@@ -43,10 +44,10 @@ class _Told:
 
 def begins_as_otter(text: str, lines: Sequence[str]) -> bool:
     """Return whether these lines are of an export of Otter: by its last line, or the first speaker at 0:00 to 0:59."""
-    heads = [nth for nth, line in enumerate(lines) if _OTTER_HEAD.fullmatch(line)]
+    heads = [nth for nth, line in enumerate(lines) if _match_otter(line)]
     if not heads or heads[0] + 1 == len(lines) or heads[0] + 1 in heads:
         return False
-    first = _OTTER_HEAD.fullmatch(lines[heads[0]])
+    first = _match_otter(lines[heads[0]])
     is_early = first is not None and may_speak(first["name"]) and _read_clock(first) < _FIRST_MINUTE_S
     return any(map(_OTTER_FOOT.fullmatch, text.splitlines())) or (is_early and len(heads) > 1)
 
@@ -77,8 +78,12 @@ def parse_meet(source: TextSource) -> Iterator[Parsed]:
     yield from _build_turns(lines, told, source, source.find_beginning() or _find_meet_time(texts[: begin + 1]))
 
 
+def _match_otter(line: str) -> re.Match[str] | None:
+    return _OTTER_HEAD.fullmatch(line) if len(line) <= _LONGEST_HEAD else None
+
+
 def _read_otter(line: Line) -> _Told:
-    found = _OTTER_HEAD.fullmatch(line.text or "")
+    found = _match_otter(line.text or "")
     return _Told(line, "", found["name"], _read_clock(found)) if found else _Told(line, (line.text or "").strip())
 
 

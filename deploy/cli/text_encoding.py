@@ -8,7 +8,8 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: How a file in UTF-32 begins, which is read by nobody.
 _OTHER_MARK = codecs.BOM_UTF32_LE
 _PIECE = 65_536
-_REPLACEMENT = "\ufffd".encode()
+#: What stands for the first half of a last character, and is no UTF-8.
+_HALF = b"\xff"
 
 
 def read_as_utf8(stream: BinaryIO, size: int) -> BinaryIO:
@@ -37,7 +38,7 @@ class _FromUtf16(io.RawIOBase):
             self._rest = self._decoder.decode(piece).encode(errors="surrogatepass")
         if not self._rest and self._decoder.getstate()[0]:
             self._decoder.reset()
-            self._rest = _REPLACEMENT
+            self._rest = _HALF
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size

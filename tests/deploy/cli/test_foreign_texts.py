@@ -169,8 +169,11 @@ AIDER = (
     "> Aider v0.86.1  \n\n#### /add a.py  \n> Added a.py to the chat  \n\n#### I live in Ghent.  \n####   \n"
     "#### Fix a.py  \n>  \n\nSure:\n\n#### Step 1\n\n> quoted\n\n# Head\n\n\n> Applied edit to a.py  \n"
     "> Commit 0ad6080 fix: it\n- I live\n\n- in Rome  \n\nAll done.\n\n\n"
-    "#### Add b.py to the chat? (Y)es/(N)o [Yes]: y  \n\n#### /run ls  \n\nI live in Rome\n\n#### /ask why?  \n"
-    "\nBecause.\n\n"
+    "#### Add b.py to the chat? (Y)es/(N)o [Yes]: y  \n\nMore.\n\n#### /run ls  \n\nI live in Rome\n\n"
+    "#### <blank>  \n\n#### /architect why?  \n\n#### why?  \n\n"
+    "Because I live in a\n\nsmall town near Rome, it seems.\n"
+    "\n> Edit the files? (Y)es/(N)o [Yes]: y  \n\n#### Because I live in a  \n####   \n"
+    "#### small town near Rome, it seems.  \n\nEdited.\n\n"
 )
 CURSOR = (
     "# Trip\n_Exported on 5/15/2025 at 17:47:04 PDT from Cursor (0.50.4)_\n\n---\n\n**User**\n\n"
@@ -194,8 +197,13 @@ CHATS: dict[str, tuple[str, list[list[tuple[str, str]]]]] = {
                 ("user", "I live in Ghent.\n\nFix a.py"),
                 ("assistant", "Sure:\n\n#### Step 1\n\n> quoted\n\n# Head"),
                 ("assistant", "All done."),
+                ("assistant", "More."),
             ],
-            [("user", "/ask why?"), ("assistant", "Because.")],
+            [
+                ("user", "why?"),
+                ("assistant", "Because I live in a\n\nsmall town near Rome, it seems."),
+                ("assistant", "Edited."),
+            ],
         ],
     ),
     "cursor": (
@@ -203,8 +211,7 @@ CHATS: dict[str, tuple[str, list[list[tuple[str, str]]]]] = {
         [
             [
                 ("user", "I live in Ghent."),
-                ("assistant", "Ok.\n\n**User**\n\nis a heading."),
-                ("assistant", "Bye."),
+                ("assistant", "Ok.\n\n**User**\n\nis a heading.\n\n---\n\nBye."),
             ],
             [("user", "thanks")],
         ],
@@ -343,4 +350,4 @@ def test_half_a_character_in_utf_16_loses_its_line_alone() -> None:
     )
     stream = read_as_utf8(cast(BinaryIO, io.BufferedReader(io.BytesIO(raw))), 1_000)
     found = list(parse_file(stream, Format.TRANSCRIPT, SessionChoice("talk.txt")))
-    assert [(one.line, type(one)) for one in found] == [(1, ParsedTurn), (2, BadLine), (3, ParsedTurn), (4, ParsedTurn)]
+    assert [(one.line, type(one)) for one in found] == [(1, ParsedTurn), (2, BadLine), (3, ParsedTurn), (4, BadLine)]
