@@ -1,12 +1,12 @@
 """The three modes of a replay: compare, swap, and repair in place."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-from sqlalchemy.pool import NullPool
 
 from embeddings.retry import AT_ONCE, Retry
 from store.connections import create_owner_engine
@@ -52,11 +52,11 @@ async def verify_log(
     ReplayError when the log cannot be replayed.
     """
     started = time.monotonic()
-    engine = _create_engine(owner_url)
-    shadow = Shadow(engine, scope, VERIFIED)
-    report = await _verify_shadow(shadow, started, progress, resume=resume)
-    await shadow.drop()
-    return report
+    async with _lend_engine(owner_url) as engine:
+        shadow = Shadow(engine, scope, VERIFIED)
+        report = await _verify_shadow(shadow, started, progress, resume=resume)
+        await shadow.drop()
+        return report
 
 
 async def swap_tables(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> ReplayReport:
@@ -68,17 +68,17 @@ async def swap_tables(owner_url: str, *, progress: Progress | None = None, resum
     swap. Raises ReplayError when running transactions leave no moment for it, or something is erased meanwhile.
     """
     started = time.monotonic()
-    engine = _create_engine(owner_url)
-    shadow = Shadow(engine, EVERYTHING, SWAPPED)
-    report = await _verify_shadow(shadow, started, progress, resume=resume)
-    async with engine.begin() as connection:
-        await connection.execute(FINISH, {"schema": shadow.schema})
-    concerned = await _run_when_quiet(engine, shadow, report, _put_in_place)
-    await shadow.drop()
-    if not all(one.equal for one in report.derived):
-        concerned = await _concerned_banks(engine, EVERYTHING)
-    await derived.rebuild_derived(engine, concerned)
-    return report
+    async with _lend_engine(owner_url) as engine:
+        shadow = Shadow(engine, EVERYTHING, SWAPPED)
+        report = await _verify_shadow(shadow, started, progress, resume=resume)
+        async with engine.begin() as connection:
+            await connection.execute(FINISH, {"schema": shadow.schema})
+        concerned = await _run_when_quiet(engine, shadow, report, _put_in_place)
+        await shadow.drop()
+        if not all(one.equal for one in report.derived):
+            concerned = await _concerned_banks(engine, EVERYTHING)
+        await derived.rebuild_derived(engine, concerned)
+        return report
 
 
 async def repair_scope(owner_url: str, scope: ReplayScope, *, progress: Progress | None = None) -> ReplayReport:
@@ -90,13 +90,13 @@ async def repair_scope(owner_url: str, scope: ReplayScope, *, progress: Progress
     if scope.host is None:
         raise ReplayError("a repair in place needs one tenant, or one bank of it")
     started = time.monotonic()
-    engine = _create_engine(owner_url)
-    shadow = Shadow(engine, scope, REPAIRED)
-    report = await _verify_shadow(shadow, started, progress, resume=False)
-    await _run_when_quiet(engine, shadow, report, _correct_rows)
-    await shadow.drop()
-    await derived.rebuild_derived(engine, await _concerned_banks(engine, scope))
-    return report
+    async with _lend_engine(owner_url) as engine:
+        shadow = Shadow(engine, scope, REPAIRED)
+        report = await _verify_shadow(shadow, started, progress, resume=False)
+        await _run_when_quiet(engine, shadow, report, _correct_rows)
+        await shadow.drop()
+        await derived.rebuild_derived(engine, await _concerned_banks(engine, scope))
+        return report
 
 
 async def _verify_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> ReplayReport:
@@ -187,11 +187,17 @@ def _sqlstate_of(error: DBAPIError) -> str:
     return state_of(error) or type(error).__name__
 
 
-def _create_engine(owner_url: str) -> AsyncEngine:
+@asynccontextmanager
+async def _lend_engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
+    """Lend an engine whose sessions serve one step of a replay after another."""
     settings = {
         "timezone": "UTC",
         "jit": "off",
         "application_name": "afterturn replay",
         "search_path": "afterturn,public",
     }
-    return create_owner_engine(owner_url, driver={"server_settings": settings}, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, driver={"server_settings": settings})
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
