@@ -8,8 +8,9 @@ and after an upgrade no page mixes files of two versions.
 import gzip
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
@@ -66,9 +67,10 @@ class StaticFile:
         return Response(self.body, headers=headers)
 
 
-def read_files() -> dict[str, StaticFile]:
+@cache
+def read_files() -> Mapping[str, StaticFile]:
     """Return the files by their path below the folder; the page names this version of the others."""
-    bodies = dict(_read_bodies(FOLDER))
+    bodies = dict(_read_bodies())
     bodies[INDEX] = _name_files(bodies[INDEX].decode(), find_version(bodies), bodies).encode()
     return {name: _make_file(name, body) for name, body in bodies.items()}
 
@@ -79,10 +81,10 @@ def find_version(bodies: Mapping[str, bytes]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:32]
 
 
-def _read_bodies(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in TYPES:
-            yield path.relative_to(folder).as_posix(), path.read_bytes()
+@cache
+def _read_bodies() -> Mapping[str, bytes]:
+    paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in TYPES]
+    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
 
 
 def _name_files(page: str, version: str, names: Iterable[str]) -> str:
@@ -98,7 +100,7 @@ def _make_file(name: str, body: bytes) -> StaticFile:
 
 def console_routes() -> APIRouter:
     """Return the routes of the page and of the files that it loads."""
-    files, version, router = read_files(), find_version(dict(_read_bodies(FOLDER))), APIRouter()
+    files, version, router = read_files(), find_version(_read_bodies()), APIRouter()
 
     @router.get(PAGE, include_in_schema=False)
     async def show_console(request: Request) -> Response:

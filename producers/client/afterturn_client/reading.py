@@ -35,7 +35,7 @@ class Fields:
 
     def text(self, name: str) -> str:
         """Return a text."""
-        return self._typed(name, str)
+        return self._require(name, str)
 
     def maybe_text(self, name: str) -> str | None:
         """Return a text, or None when it is absent or null."""
@@ -43,43 +43,18 @@ class Fields:
 
     def integer(self, name: str) -> int:
         """Return an integer; a boolean is refused."""
-        return self._typed(name, int)
-
-    def real(self, name: str) -> float:
-        """Return a number; a boolean is refused."""
-        value = self.values.get(name)
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else self._typed(name, float)
+        return self._require(name, int)
 
     def flag(self, name: str) -> bool:
         """Return a boolean."""
-        return self._typed(name, bool)
-
-    def maybe_moment(self, name: str) -> datetime | None:
-        """Return an aware time, or None when it is absent or null."""
-        return None if self.values.get(name) is None else self.moment(name)
-
-    def moment(self, name: str) -> datetime:
-        """Return an aware time from RFC 3339 text."""
-        return _read_moment(self.text(name), f"{self.what}: {name}")
+        return self._require(name, bool)
 
     def objects(self, name: str) -> list["Fields"]:
         """Return a list of objects."""
-        return [Fields.of(one, f"{self.what}.{name}") for one in self._typed(name, list)]
+        return [Fields.of(one, f"{self.what}.{name}") for one in self._require(name, list)]
 
-    def object(self, name: str) -> "Fields":
-        """Return an object."""
-        return Fields.of(self.values.get(name), f"{self.what}.{name}")
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts; absent is empty."""
-        value = self.values.get(name)
-        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
-
-    def _typed(self, name: str, kind: type[T]) -> T:
-        value = self.values.get(name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise InvalidAnswerError(f"{self.what}: {name} is not of type {kind.__name__}")
-        return value
+    def _require(self, name: str, kind: type[T]) -> T:
+        return _require(kind, self.values.get(name), f"{self.what}: {name}")
 
 
 def read_shape(shape: type[S], value: object, what: str = "") -> S:
