@@ -29,7 +29,6 @@ LIVE: Mapping[str, tuple[str, ...]] = {
         "test_the_endpoint_shows_no_password_when_printed",
     ),
     "tests/deploy/cli/test_perimeter.py": (
-        "test_it_serves_each_workspace_by_its_key_until_it_is_told_to_stop",
         "test_an_address_that_is_none_ends_with_status_2",
         "test_a_tree_that_is_none_or_a_plugin_url_that_names_none_ends_with_status_2",
         "test_the_older_tool_without_mcp_and_a_model_that_is_none_end_with_status_2",

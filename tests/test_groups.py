@@ -26,6 +26,18 @@ def test_tests_that_use_a_fixture_of_their_module_are_a_group(request: pytest.Fi
     assert group.args == (request.node.nodeid.partition("::")[0],)
 
 
+@pytest.fixture
+def ingested() -> int:
+    """One of the names of costly fixtures."""
+    return 1
+
+
+@pytest.mark.usefixtures("ingested")
+def test_tests_that_use_a_costly_fixture_are_a_group(request: pytest.FixtureRequest) -> None:
+    [group] = request.node.iter_markers("xdist_group")
+    assert group.args == ("ingested",)
+
+
 def test_tests_without_one_are_none(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     del tmp_path
     assert list(request.node.iter_markers("xdist_group")) == []

@@ -63,6 +63,7 @@ def test_standard_output_is_utf_8_under_every_locale(env: dict[str, str], locale
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])
+@pytest.mark.live
 def test_closed_and_full_streams_end_with_zero_and_no_traceback(env: dict[str, str], closed: str) -> None:
     ended = shell(f"HOOK {closed}", env)
     assert ended.returncode == 0
@@ -73,6 +74,7 @@ def test_closed_and_full_streams_end_with_zero_and_no_traceback(env: dict[str, s
 @pytest.mark.parametrize(
     "arguments", ["hook", "hook claude-code", "hook claude-code nothing", "hook nobody prompt", "hook --wrong x y"]
 )
+@pytest.mark.live
 def test_a_usage_error_of_a_hook_ends_with_zero(env: dict[str, str], arguments: str) -> None:
     ended = shell(f"{sys.executable} -m afterturn_client.command {arguments}", env)
     assert (ended.returncode, ended.stdout) == (0, b"")
@@ -81,6 +83,7 @@ def test_a_usage_error_of_a_hook_ends_with_zero(env: dict[str, str], arguments: 
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://user:secret@127.0.0.1:9", "http://example.org:1"])
+@pytest.mark.live
 def test_settings_that_cannot_work_are_told_in_a_line_without_secrets(env: dict[str, str], url: str) -> None:
     ended = shell("HOOK", env | {"AFTERTURN_URL": url})
     assert (ended.returncode, ended.stdout) == (0, b"")
@@ -101,6 +104,7 @@ def test_an_event_is_read_although_standard_input_stays_open(env: dict[str, str]
 
 
 @pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16", "utf-16-le"])
+@pytest.mark.live
 def test_an_event_is_read_in_each_coding_of_json(env: dict[str, str], coding: str) -> None:
     ended = shell("HOOK", env, EVENT.decode().encode(coding))
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -127,6 +131,7 @@ def test_the_time_to_read_an_event_grows_with_it(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "event", [b"", b"[]", b"nothing", b'{"cwd": "/", "prompt": "where?"}', b'{"session_id": null}']
 )
+@pytest.mark.live
 def test_what_is_missing_is_told_in_a_line(env: dict[str, str], event: bytes) -> None:
     ended = shell("HOOK", env, event)
     assert (ended.returncode, ended.stdout) == (0, b"")
@@ -142,6 +147,7 @@ def test_a_key_from_a_file_that_is_not_there_is_told(env: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("given", [b"", EVENT[:20]])
+@pytest.mark.live
 def test_an_event_that_never_comes_is_not_waited_for(in_time: dict[str, str], given: bytes) -> None:
     with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=-1, stderr=-1, env=in_time) as started:
         assert started.stdin is not None

@@ -234,6 +234,7 @@ def test_much_is_cut_to_what_the_agent_takes(server: Loopback, folder: Path) -> 
 
 
 @pytest.mark.parametrize("status", [200, 401, 404, 429, 500, 503])
+@pytest.mark.live
 def test_without_results_or_with_a_refusal_nothing_is_written(server: Loopback, folder: Path, status: int) -> None:
     error = {"error": {"code": "X", "message": MARK, "retryable": True, "details": {}}, "request_id": "0" * 32}
     server.answer = lambda _seen: recalled() if status == 200 else JSONResponse(error, status)
@@ -244,12 +245,14 @@ def test_without_results_or_with_a_refusal_nothing_is_written(server: Loopback, 
 
 @each_row("given", [b"", b"{", b"[]", b"{}", b"\xff", b'{"prompt": 7}', b'{"prompt": "x"}'])
 @each_row("event", ["prompt", "stop", "pre-compact"])
+@pytest.mark.live
 def test_an_event_that_is_none_stops_nothing(event: str, given: bytes) -> None:
     ended = run("http://127.0.0.1:9", event, given)
     assert ended.stdout == b""
     assert len(ended.stderr.splitlines()) <= 1
 
 
+@pytest.mark.live
 def test_a_service_that_is_away_or_slow_stops_nothing_for_long(server: Loopback, folder: Path) -> None:
     assert run("http://127.0.0.1:9", "prompt", prompted(folder)).stdout == b""
     held = threading.Event()
@@ -278,6 +281,7 @@ def stopped(folder: Path, lines: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lines", [[], TRANSCRIPT[:2], TRANSCRIPT[:5], ["{}", "7", "[]"], [entry("assistant", "x")]])
+@pytest.mark.live
 def test_a_transcript_without_a_whole_turn_keeps_nothing(server: Loopback, folder: Path, lines: list[str]) -> None:
     ended = run(server, "stop", stopped(folder, lines))
     assert (ended.stdout, ended.stderr, server.seen) == (b"", b"", [])
@@ -291,6 +295,7 @@ def test_the_program_tells_its_version(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("path", ["/nowhere/t.jsonl", "/", "a\0b", "~nobody-here/t.jsonl"])
 @pytest.mark.parametrize("event", ["stop", "pre-compact"])
+@pytest.mark.live
 def test_a_transcript_that_is_not_there_is_told(server: Loopback, folder: Path, event: str, path: str) -> None:
     ended = run(server, event, {**prompted(folder), "transcript_path": path})
     assert ended.stderr.startswith(b"afterturn-client: the transcript that the event names cannot be read")

@@ -130,7 +130,7 @@ NEWEST = """
 COUNT = sql("select count(*) from afterturn.event_store_t")
 #: An event's place in its log is the log's own; the projection stage counts beside the log.
 UNTOLD = "array['position', 'last_position', 'counted', 'mention_count']"
-LIMITS = settings(suppress_health_check=list(HealthCheck), max_examples=examples(8))
+LIMITS = settings(suppress_health_check=list(HealthCheck), max_examples=examples(5))
 
 
 @dataclass(repr=False)

@@ -12,7 +12,7 @@ from store.identity import entity_id
 from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.replay import verify_log
-from store.text.rules import MessageText, TurnText, extract_turn
+from store.text.rules import MessageText, TurnText, extract, extract_turn
 from store.text.rules.extract import (
     CHARACTERS_A_MENTION,
     FREE_MENTIONS,
@@ -60,11 +60,13 @@ async def test_the_entities_that_a_unit_names_first_make_its_pairs(world: World)
     assert {row.name for row in rows} == {"Ines", *names[: PAIRED - 1]}
 
 
-def test_a_turn_gives_a_bounded_number_of_mentions_and_facts() -> None:
+def test_a_turn_gives_a_bounded_number_of_mentions_and_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = MAX_MENTIONS_OF_TURN // 4
+    monkeypatch.setattr(extract, "MAX_MENTIONS_OF_TURN", most)
     said = naming(NAMES[:300]) + " I like tea. I love hiking. My sister is Ana. I am allergic to nuts, eggs."
     facts = " ".join(f"I am allergic to {name}." for name in NAMES[:30])
-    found = extract_turn(TurnText(tuple(MessageText("user", f"{facts} {said}") for _ in range(250))))
-    assert len(found.mentions) == MAX_MENTIONS_OF_TURN < 250 * MAX_MENTIONS
+    found = extract_turn(TurnText(tuple(MessageText("user", f"{facts} {said}") for _ in range(40))))
+    assert len(found.mentions) == most < 40 * MAX_MENTIONS
     assert len(found.facts) == MAX_FACTS_OF_TURN
     assert {one.normalised for one in found.entities} == {one.entity for one in found.mentions if one.entity}
 

@@ -114,7 +114,7 @@ async def _play(bench: Bench, played: list[tuple[str, Place, int]]) -> None:
 
 def test_counting_links_as_they_come_and_go_equals_a_count_from_nothing(bench: Bench) -> None:
     @settings(
-        max_examples=examples(40),
+        max_examples=examples(20),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),

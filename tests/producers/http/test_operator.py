@@ -419,8 +419,9 @@ async def test_workers_are_listed_and_drained(world: World, operator: httpx.Asyn
         await ask(operator, "POST", "/workers/drain", 422, json=wrong)
     await registry.end(name)
     await world.recorder.flush()
-    calls = (await ask(operator, "GET", "/audit"))["calls"]
-    assert f"POST {V1}/workers/drain" in {call["operation"] for call in calls}
+    # Calls of tests that moved the clock are newer than any of today.
+    calls = (await ask(operator, "GET", "/audit", params={"operation": f"POST {V1}/workers/drain"}))["calls"]
+    assert 200 in {call["status"] for call in calls}
 
 
 async def test_settings_in_force_are_shown_with_their_origin_and_no_secret(

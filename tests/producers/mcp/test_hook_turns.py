@@ -112,6 +112,7 @@ ENDS: dict[str, tuple[list[Lines], dict[str, list[tuple[str, Any, str]]]]] = {
 }
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("name", ENDS)
 async def test_prompts_before_one_end_are_kept_in_order_once_under_their_own_names(
     world: World, ana: Tenant, tmp_path: Path, name: str

@@ -240,7 +240,7 @@ async def _play(world: World, played: list[tuple[str, ...]]) -> None:
 @pytest.mark.slow
 def test_nothing_erased_is_left_and_replay_and_rebuild_are_equal(bench: tuple[World, LoopThread]) -> None:
     @settings(
-        max_examples=examples(25),
+        max_examples=examples(15),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),

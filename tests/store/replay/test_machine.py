@@ -255,7 +255,7 @@ async def opened(postgres: TestPostgres) -> Database:
     return Database(settings_of(postgres))
 
 
-EXAMPLES = int(os.environ.get("AFTERTURN_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("AFTERTURN_EXAMPLES", "6"))
 CI = settings(
     max_examples=EXAMPLES, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), database=None
 )
