@@ -41,7 +41,15 @@ from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, find_awaited
 from producers.turns.items import KEPT, Item, choose_role, measure_value, render_item
-from producers.turns.requests import AfterTurnBody, BeforeTurnBody, TurnReference, read_after, read_before, read_place
+from producers.turns.requests import (
+    AfterTurnBody,
+    BeforeTurnBody,
+    TurnReference,
+    limit_items,
+    read_after,
+    read_before,
+    read_place,
+)
 from store.errors import StoreError
 from store.memory.session_history import KeptMessage, RecentHistory, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
@@ -94,11 +102,13 @@ class TurnLifecycle:
 
     async def _keep(self, grant: Grant, asked: Any, offered_at: datetime | None) -> KeptTurn | StoreError:
         require_write(grant)
-        body = await run_off_loop(measure_value(asked), parse_body, AfterTurnBody, asked)
+        limit_items(asked)
+        size = measure_value(asked)
+        body = await run_off_loop(size, parse_body, AfterTurnBody, asked)
         place = read_place(body)
         bank = await self._dependencies.reach(grant, place.project)
         note_place(grant.host_id, bank, place.session, place.turn)
-        built = replace(await self._build_turn(grant, bank, place, body), offered_at=offered_at)
+        built = replace(await self._build_turn(grant, bank, place, body, size), offered_at=offered_at)
         turn = assign_author(grant, built, bank)
         appended = await self._intake.append_turn(grant, turn, BUSY_S)
         return appended if isinstance(appended, StoreError) else KeptTurn(place.project, bank, appended.position)
@@ -116,6 +126,7 @@ class TurnLifecycle:
         return answer
 
     async def _prepare(self, grant: Grant, asked: Any) -> dict[str, Any]:
+        limit_items(asked)
         size = measure_value(asked)
         body = await run_off_loop(size, parse_body, BeforeTurnBody, asked)
         place = read_place(body)
@@ -146,8 +157,9 @@ class TurnLifecycle:
         answer = await run_steps_off_loop(estimate_effort(kept, [*history, *current]), assemble())
         return answer | {"position": fresh.position, "freshness": asdict(fresh)}
 
-    async def _build_turn(self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody) -> NewTurn:
-        size = measure_value([body.conversation_items, body.input_items, body.output_items])
+    async def _build_turn(
+        self, grant: Grant, bank: str, place: TurnReference, body: AfterTurnBody, size: int
+    ) -> NewTurn:
         said = await run_off_loop(size, read_after, body, self._settings.max_message_bytes)
         given = said.given
         # At least one item is new: a single item echoes no history.

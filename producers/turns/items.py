@@ -287,7 +287,7 @@ def measure_value(value: Any) -> int:
     while waiting:  # not by recursion: a value is measured before its levels are limited
         one = waiting.pop()
         if isinstance(one, str):
-            size += 2 * len(one) - len(one.encode("ascii", "ignore"))
+            size += len(one) if one.isascii() else 2 * len(one) - len(one.encode("ascii", "ignore"))
         elif isinstance(one, dict):
             waiting += one.values()
         elif isinstance(one, list):

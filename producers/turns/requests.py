@@ -6,7 +6,7 @@ from typing import Any, Literal
 from afterturn_client.reference import FrameForm
 from pydantic import ConfigDict, Field
 
-from producers.errors import FieldProblem, Invalid
+from producers.errors import FieldProblem, Invalid, TooLarge
 from producers.service.fields import (
     BANK_BYTES,
     POSITION_MAX,
@@ -21,11 +21,13 @@ from producers.service.fields import (
 )
 from producers.service.wire import WireModel
 from producers.turns.history import choose_current
-from producers.turns.items import Item, clean_items
+from producers.turns.items import MAX_ITEMS, Item, clean_items
 from store.log.storable import check_text
 
 DEFAULT_INPUT_TOKENS = 120_000
 Items = list[dict[str, Any]]
+#: Fields of both calls that hold items.
+ITEM_FIELDS = ("conversation_items", "current_input", "input_items", "output_items")
 
 
 class InvalidTurnInput(Invalid):
@@ -132,6 +134,16 @@ def _limit_text(text: str, field: str, limit: int) -> None:
         fits = False
     if not fits:
         raise Invalid(FieldProblem(field, f"must have 1 to {limit} bytes that can be stored"))
+
+
+def limit_items(asked: Any) -> None:
+    """Refuse a body before it is measured and parsed whose items fit no call. Raises TooLarge.
+
+    A prepared turn may bring MAX_ITEMS of history and as many current ones; `clean_items` limits each.
+    """
+    for field in ITEM_FIELDS if isinstance(asked, dict) else ():
+        if isinstance(asked.get(field), list) and len(asked[field]) > 2 * MAX_ITEMS:
+            raise TooLarge(field, "max_items", MAX_ITEMS, "items")
 
 
 def read_before(body: BeforeTurnBody, most_bytes: int) -> tuple[list[Item], list[Item]]:

@@ -86,9 +86,10 @@ _LINE_MARK = re.compile(
     r"(?:[ \t]*(?:[>+|#*;%\"'\u2502\u2503-]|//|--|\d{1,6}(?=[ \t]*[:|)\u2192\t])[ \t]*[:|)\u2192\t]))+[ \t]*",
     re.MULTILINE | re.IGNORECASE,
 )
-#: Each form begins with a letter of its own, so that a search skips all others at once.
+#: Each form begins with a letter of its own, outside of groups, so that a search skips all others at once (a text of
+#: 250 KB without one: 3.7 -> .7 ms).
 _ESCAPE = re.compile(
-    r"\\u\{[0-9a-f]{1,6}\}|(?-i:\\U)[0-9a-f]{8}|\\u[0-9a-f]{4}|\\[01][0-7]{2}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
+    r"\\u\{[0-9a-f]{1,6}\}|\\(?-i:U)[0-9a-f]{8}|\\u[0-9a-f]{4}|\\[01][0-7]{2}|\\x[0-9a-f]{2}|\\[\\\"'/nrtbf]"
     r"|&#x[0-9a-f]{1,6};?|&#[0-9]{1,7};?|&(?:[a-z][a-z0-9]{1,24});"
     r"|%[0-9a-f]{2}(?:%[0-9a-f]{2})*|=\r?\n|=[0-9A-F]{2}(?:=[0-9A-F]{2})*",
     re.IGNORECASE,
@@ -181,7 +182,8 @@ def fold_letters(text: str) -> str:
 
 def _clean(view: TextView) -> TextView:
     """Return the view without line marks and invisible characters, its look-alikes as ASCII."""
-    view = _rewrite(view, _COLOUR, lambda _: "")
+    if "<" in view.text or "\x1b" in view.text:
+        view = _rewrite(view, _COLOUR, lambda _: "")
     if not view.text.isascii():
         view = _rewrite(view, INVISIBLE, lambda _: "")
         view = _rewrite(view, _ACCENT, lambda _: "")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -53,6 +54,16 @@ async def test_items_come_back_as_they_were_and_the_input_stands_last(ana: Tenan
     assert shown["input_items"] == [*items, said("and now?")]
     assert (shown["recall_insight_ids"], shown["project"]) == ([], "default")
     assert shown["position"] >= kept.json()["position"]
+
+
+@each_row("path, field", [(BEFORE, "conversation_items"), (AFTER, "conversation_items"), (AFTER, "output_items")])
+async def test_far_too_many_items_are_refused_before_they_are_measured_and_parsed(
+    ana: Tenant, monkeypatch: pytest.MonkeyPatch, path: str, field: str
+) -> None:
+    measured = Mock(side_effect=AssertionError("measured"))
+    monkeypatch.setattr("producers.service.turn_lifecycle.measure_value", measured)
+    refused = await ana.http.post(path, json={"session_id": "s", "turn_id": "1", field: [said("x")] * 2049})
+    assert (refused.status_code, refused.json()["error"]["code"], measured.called) == (413, "PAYLOAD_TOO_LARGE", False)
 
 
 #: An item as an agent writes it: names in no order, numbers of several spellings, escaped characters.
