@@ -55,10 +55,20 @@ def _find_vector(unit_id: ColumnElement[Any]) -> FromClause:
     return select(VECTOR.c.unit_id, _COSINE).where(IN_GENERATION, VECTOR.c.unit_id == unit_id).offset(ZERO).lateral("v")
 
 
-# Exact: no index serves an order by a sum.
-_NEAREST = (
-    select(VECTOR.c.unit_id, _COSINE, _NOT_DRAWN).where(IN_GENERATION).order_by(_DISTANCE + ZERO, VECTOR.c.unit_id)
-)
+def _select_nearest(*, filtered: bool = False) -> Select[*tuple[Any, ...]]:
+    """Select all vectors, the nearest first; `filtered`: those of units that pass the filters.
+
+    Each distance is measured once, in a query of its own, whose order no index serves.
+    """
+    measured = select(VECTOR.c.unit_id, _DISTANCE.label("distance")).where(IN_GENERATION)
+    if filtered:
+        measured = measured.select_from(_with_unit(VECTOR)).where(_PASSES)
+    near = measured.offset(ZERO).subquery("v")
+    found = select(near.c.unit_id, (-near.c.distance).label("cosine"), _NOT_DRAWN)
+    return found.order_by(near.c.distance, near.c.unit_id)
+
+
+_NEAREST = _select_nearest()
 PLAIN = _NEAREST.limit(_CANDIDATES)
 
 
@@ -82,7 +92,7 @@ def _select_reflections() -> Select[*tuple[Any, ...]]:
 
 
 _REFLECTIONS = _select_reflections()
-FILTERED = union_all(PLAIN.select_from(_with_unit(VECTOR)).where(_PASSES), _REFLECTIONS)
+FILTERED = union_all(_select_nearest(filtered=True).limit(_CANDIDATES), _REFLECTIONS)
 
 
 def _select_of_session() -> Select[*tuple[Any, ...]]:

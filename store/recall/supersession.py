@@ -7,15 +7,16 @@ tell no change of mind. A pinned message is never former: its pin says that it h
 
 import math
 from collections import defaultdict
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
-from itertools import combinations, permutations
+from itertools import permutations
 from uuid import UUID
 
 from store.recall.pool import Candidate
 from store.recall.query import Recalled
+from store.text.known_texts import KnownTexts, digest_text
 from store.text.rules.changes import Statement, leaves_more, read_statement, settles_otherwise, takes_place
 from store.text.rules.facts import MINED_ROLE
 from store.text.terms import analyse_text, split_words
@@ -29,6 +30,8 @@ NEXT = 2
 #: Units of an answer, the best, of which the newer of two that are alike goes first; the share of the older one's score
 #: that it needs, and how many terms, and what share of the shorter one's, both have.
 FIRST, NEAR, SHARED, SHARED_PART = 5, 0.85, 2, 0.5
+# The terms of messages, about 4 KiB each.
+_TERMS = KnownTexts[frozenset[int]](2048)
 
 
 def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str = "") -> Mapping[int, Sequence[int]]:
@@ -45,12 +48,16 @@ def find_successors(units: Sequence[tuple[Candidate, datetime]], question: str =
     for spoken in told.values():
         if len(spoken) > 1:
             read = {place: read_statement(units[place][0].text, units[place][0].name) for _, place in spoken}
-            for (said, place), (at, later) in combinations(sorted(spoken), 2):
-                if at <= said or units[place][0].pinned:
+            spoken.sort()
+            for nth, (said, place) in enumerate(spoken, 1):
+                if units[place][0].pinned or not read[place].is_read:
                     continue
-                settles = _follows(units[later][0], units[place][0]) and settles_otherwise(read[later], read[place])
-                if settles or _outdates(read[later], read[place], asked):
-                    found[place].append(later)
+                for at, later in spoken[nth:]:
+                    if at <= said:
+                        continue
+                    settles = _follows(units[later][0], units[place][0]) and settles_otherwise(read[later], read[place])
+                    if settles or _outdates(read[later], read[place], asked):
+                        found[place].append(later)
     return found
 
 
@@ -74,21 +81,25 @@ def find_alike(units: Sequence[tuple[Candidate, datetime]]) -> Sequence[tuple[in
     said = [
         place for place, (unit, _) in enumerate(first) if unit.role == MINED_ROLE and unit.whole and not unit.pinned
     ]
-    terms = {place: analyse_text(first[place][0].text).counts.keys() for place in said}
-    return [
+    pairs = [
         (older, newer)
         for older, newer in permutations(said, 2)
-        if first[older][1] < first[newer][1]
-        and _speak_alike(first[older][0], first[newer][0])
-        and _share_words(terms[older], terms[newer])
+        if first[older][1] < first[newer][1] and _speak_alike(first[older][0], first[newer][0])
     ]
+    terms = {place: _hash_terms(first[place][0].text) for place in {place for pair in pairs for place in pair}}
+    return [(older, newer) for older, newer in pairs if _share_words(terms[older], terms[newer])]
+
+
+def _hash_terms(text: str) -> AbstractSet[int]:
+    """Return the hashes of a text's terms, which are known of texts that were compared lately."""
+    return _TERMS.find(digest_text(text), lambda: frozenset(map(hash, analyse_text(text).counts)))
 
 
 def _speak_alike(one: Candidate, other: Candidate) -> bool:
     return (one.user_id, one.speaker) == (other.user_id, other.speaker)
 
 
-def _share_words(one: KeysView[str], other: KeysView[str]) -> bool:
+def _share_words(one: AbstractSet[int], other: AbstractSet[int]) -> bool:
     return len(one & other) >= max(SHARED, SHARED_PART * min(len(one), len(other)))
 
 

@@ -10,7 +10,7 @@ from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from store.database import Database
+from store.database import NO_SETTINGS, NO_SYNC, ONE_PLAN, Database
 from store.database_outage import is_outage, state_of
 from tests.patience import until
 from tests.servers import TestPostgres
@@ -22,6 +22,12 @@ SETTINGS = (
     "current_setting('afterturn.granted')"
 )
 ASLEEP = "select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')"
+# A machine on which another process costs nothing.
+CHEAP_WORKERS = (
+    "set local parallel_setup_cost = 0",
+    "set local parallel_tuple_cost = 0",
+    "set local min_parallel_table_scan_size = 0",
+)
 
 
 async def who(database: Database) -> int:
@@ -141,3 +147,14 @@ async def test_a_connection_that_is_closed_as_soon_as_it_is_open_is_an_outage(fr
             await rows(database, uuid4(), WHO)
         assert is_outage(raised.value)
     await database.close()
+
+
+async def test_no_process_is_begun_for_a_statement_that_is_planned_once(lonely: Database) -> None:
+    host, began = await new_host(lonely), list[bool]()
+    for settings in (NO_SETTINGS, ONE_PLAN, NO_SYNC):
+        async with lonely.tenant(host, settings) as connection:
+            for cheap in CHEAP_WORKERS:
+                await connection.exec_driver_sql(cheap)
+            plan = await connection.exec_driver_sql("explain select count(*) from afterturn.unit_vector_t")
+            began.append("Workers Planned" in "\n".join(line for (line,) in plan))
+    assert began == [True, False, False]

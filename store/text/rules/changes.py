@@ -184,6 +184,11 @@ class Statement:
         """Its marks; those of a message that was read lately are known."""
         return _MARKS.find(self.digest, lambda: _find_marks(self.sentences, self.told))
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it has sentences that are read."""
+        return bool(self.marks.needed)
+
     @cached_property
     def digest(self) -> bytes:
         """The digest of the message and its speaker's name."""
@@ -362,8 +367,10 @@ def takes_place(later: Statement, earlier: Statement) -> bool:
 def settles_otherwise(later: Statement, earlier: Statement) -> bool:
     """Return whether a message that names no subject gives another value to what one just before it tells."""
     now = later.settled
-    values = [one.stated_value for one in earlier.sentences]
-    return now is not None and any(then is not None and _is_other_of_kind(now, then) for then in values)
+    if now is None:
+        return False
+    values = (one.stated_value for one in earlier.sentences)
+    return any(then is not None and _is_other_of_kind(now, then) for then in values)
 
 
 def _is_other_of_kind(now: ToldValue, then: ToldValue) -> bool:
