@@ -21,7 +21,14 @@ from deploy.cli.captions import begins_as_captions, parse_captions
 from deploy.cli.chat import SessionChoice, parse_chat_turns
 from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
 from deploy.cli.exported_markdown import begins_as_cursor, begins_as_specstory, parse_cursor, parse_specstory
-from deploy.cli.meeting_texts import begins_as_meet, begins_as_otter, parse_meet, parse_otter
+from deploy.cli.meeting_texts import (
+    begins_as_meet,
+    begins_as_otter,
+    begins_as_zoom,
+    parse_meet,
+    parse_otter,
+    parse_zoom,
+)
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
 from deploy.cli.refused_forms import is_mail
 from deploy.cli.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
@@ -48,6 +55,7 @@ class Format(StrEnum):
     WHATSAPP = "whatsapp"
     #: Recorded meetings in WebVTT or SRT, with speakers.
     CAPTIONS = "captions"
+    ZOOM = "zoom"
     OTTER = "otter"
     MEET = "meet"
     AIDER = "aider"
@@ -269,6 +277,7 @@ _TEXTS: Mapping[Format, _TextFormat] = {
     Format.CURSOR: _TextFormat(begins_as_cursor, parse_cursor),
     Format.SPECSTORY: _TextFormat(begins_as_specstory, parse_specstory),
     Format.MEET: _TextFormat(begins_as_meet, parse_meet),
+    Format.ZOOM: _TextFormat(begins_as_zoom, parse_zoom),
     Format.OTTER: _TextFormat(begins_as_otter, parse_otter),
     Format.TRANSCRIPT: _TextFormat(_begins_as_transcript, _parse_transcript),
 }

@@ -1,5 +1,6 @@
-"""Parses the texts of meetings that Otter exports (`Kim  0:12`, then the words) and that Google Meet writes.
+"""Parses the texts of meetings that Otter exports (`Kim  0:12`, then the words), and that Zoom and Google Meet write.
 
+Zoom's saved captions have `[Kim] 10:00:05` before the words; their times count from the first one.
 Meet's document has `Kim: text` a line below headings that are times. Its English form is known by the sentence that
 Google puts into it. A summary before the transcript is nobody's words.
 """
@@ -20,6 +21,8 @@ from deploy.cli.text_source import TextSource
 _CLOCK = r"(?:(?P<hours>\d{1,3}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d\d)"
 _OTTER_HEAD = re.compile(rf"\s*(?P<name>\S(?:.{{0,126}}?\S)?)\s{{2,}}{_CLOCK}\s*")
 _OTTER_FOOT = re.compile(r"\s*transcribed by https?://otter\.ai/?\s*", re.IGNORECASE)
+_ZOOM_HEAD = re.compile(r"\[(?P<name>[^\[\]]{1,128})\] (?P<hours>\d\d):(?P<minutes>\d\d):(?P<seconds>\d\d)\s*")
+_DAY_S = 86_400
 _MEET_TIME = re.compile(rf"#*\s*{_CLOCK}\s*(?:\{{#[\d:]*\}})?\s*")
 _MEET_SIGN = re.compile(r"This editable transcript was computer generated|Transcription ended after \d\d:")
 _MEET_END = re.compile(r"[#*\s]*(?:Transcription ended after \d\d:|This editable transcript was computer).*")
@@ -52,6 +55,12 @@ def begins_as_otter(text: str, lines: Sequence[str]) -> bool:
     return any(map(_OTTER_FOOT.fullmatch, text.splitlines())) or (is_early and len(heads) > 1)
 
 
+def begins_as_zoom(_: str, lines: Sequence[str]) -> bool:
+    """Return whether these lines are captions of Zoom: who speaks and when, then the words."""
+    heads = [_match_zoom(line) is not None for line in lines[:3]]
+    return heads[0] and not any(heads[1:2]) and len(heads) > 1
+
+
 def begins_as_meet(text: str, _: Sequence[str]) -> bool:
     """Return whether a document holds the sentence that Google Meet puts into its transcripts."""
     return _MEET_SIGN.search(text) is not None
@@ -61,6 +70,20 @@ def parse_otter(source: TextSource) -> Iterator[Parsed]:
     """Yield a turn for each sentence or more that a speaker said; what stands before the first one is left out."""
     lines = list(read_lines(source.stream, source.longest))
     told = [_read_otter(line) for line in lines if line.text and not _OTTER_FOOT.fullmatch(line.text)]
+    yield from _build_turns(lines, told, source, source.find_beginning())
+
+
+def parse_zoom(source: TextSource) -> Iterator[Parsed]:
+    """Yield a turn for each sentence or more that a speaker said, with times from the first words on."""
+    lines = list(read_lines(source.stream, source.longest))
+    heads = [_match_zoom(line.text or "") for line in lines]
+    first = next((_read_clock(head) for head in heads if head), 0.0)
+    told = [
+        _Told(line, "", head["name"], (_read_clock(head) - first) % _DAY_S)
+        if head
+        else _Told(line, (line.text or "").strip())
+        for line, head in zip(lines, heads, strict=True)
+    ]
     yield from _build_turns(lines, told, source, source.find_beginning())
 
 
@@ -80,6 +103,10 @@ def parse_meet(source: TextSource) -> Iterator[Parsed]:
 
 def _match_otter(line: str) -> re.Match[str] | None:
     return _OTTER_HEAD.fullmatch(line) if len(line) <= _LONGEST_HEAD else None
+
+
+def _match_zoom(line: str) -> re.Match[str] | None:
+    return _ZOOM_HEAD.fullmatch(line) if len(line) <= _LONGEST_HEAD else None
 
 
 def _read_otter(line: Line) -> _Told:

@@ -2,7 +2,7 @@
 
 import codecs
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, cast
 
 from afterturn_client.turns import Message
@@ -75,6 +75,10 @@ OLD_MEET = (
     "This editable transcript was computer generated and might contain errors.\n00:00:12\nKim Berg: I moved to\n"
     "Ghent & sold it.\n00:00:17\nBo: Oh!\nKim Berg: Yes.\n"
 )
+CAPTIONS = (
+    "[Kim Berg] 23:59:50\nI moved to\n\n[Kim Berg] 23:59:52\nGhent & sold it.\n\n[Bo] 23:59:55\nOh!\n\n"
+    "[Kim Berg] 00:00:01\nYes.\n"
+)
 MEETINGS = {"teams": TEAMS, "zoom": ZOOM, "srt": SRT, "otter": OTTER, "meet": MEET, "old meet": OLD_MEET}
 
 
@@ -90,6 +94,19 @@ def test_each_speaker_of_a_meeting_says_the_own_words_at_their_time(program: str
     ]
     times = [one.timestamp for one in messages if isinstance(one, Message) and isinstance(one.timestamp, datetime)]
     assert [(at - TEN).seconds for at in times] == [12, 17, 17]
+
+
+def test_captions_of_zoom_count_from_the_first_words() -> None:
+    unknown, known = (
+        [one.turn for one in read(CAPTIONS, began=began) if isinstance(one, ParsedTurn)] for began in (None, TEN)
+    )
+    assert turns(CAPTIONS) == [
+        [("user", "Kim Berg", "I moved to Ghent & sold it.")],
+        [("user", "Bo", "Oh!")],
+        [("user", "Kim Berg", "Yes.")],
+    ]
+    assert [turn.metadata for turn in unknown] == [{"recording_offset": f"0:00:{at}"} for at in ("00", "05", "11")]
+    assert [one.timestamp for one in known[-1].messages] == [TEN + timedelta(seconds=11)]  # type: ignore[union-attr]
 
 
 @each_row("program", [name for name in MEETINGS if "meet" not in name])
@@ -276,6 +293,8 @@ def test_a_longer_export_gives_the_old_turns_their_old_names(program: str) -> No
         "Breakfast  8:00\nin the hall\n\nLunch  12:00\nin the hall\n",
         "# The editor Cursor\n\n**User**\n\nwho uses it\n",
         "1\n2\n3\n",
+        "[Kim] 10:00:05\n[Bo] 10:00:06\n",
+        "[INFO] 10:00:05 started\n[INFO] 10:00:06 stopped\n",
         "# aider\n\n#### Usage  \n",
     ],
 )
