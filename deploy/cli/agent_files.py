@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from afterturn_client.kept_turns import write_messages
-from afterturn_client.transcripts import parse_transcript
+from afterturn_client.transcripts import TranscriptTurn, parse_transcript
 from afterturn_client.turns import NewTurn
 
 from deploy.cli.chat import LONGEST_DOCUMENT, SessionChoice
@@ -26,12 +26,17 @@ def parse_agent_file(stream: BinaryIO, agent: str, sessions: SessionChoice) -> I
         return
     session = sessions.given or derive_session_name(_find_session(raw) or sessions.file)
     for turn in found.turns:
-        messages = [one for one in write_messages(turn) if one.content]
-        if messages:
-            told = check_turn(NewTurn(session, messages, turn.name), 1, len(raw), may_grow=True)
-            yield replace(told, kept=turn) if isinstance(told, ParsedTurn) else told
+        if any(one.content for one in write_messages(turn)):
+            yield build_agent_turn(session, turn, 1, len(raw))
     if found.unreadable:
         yield BadLine(1, f"lines that are not JSON: {found.unreadable}", len(raw))
+
+
+def build_agent_turn(session: str, turn: TranscriptTurn, line: int, offset: int) -> Parsed:
+    """Return a turn of a person and a coding agent, of which what is new is stored where its answer has grown."""
+    messages = [one for one in write_messages(turn) if one.content]
+    told = check_turn(NewTurn(session, messages, turn.name), line, offset, may_grow=True)
+    return replace(told, kept=turn) if isinstance(told, ParsedTurn) else told
 
 
 def _write_lines(raw: bytes) -> bytes:

@@ -8,18 +8,17 @@ whose own headings and quotations have no such ends.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum, auto
 from itertools import chain, pairwise
 
-from afterturn_client.turns import Message, NewTurn
+from afterturn_client.transcripts import TranscriptTurn
 
+from deploy.cli.agent_files import build_agent_turn
 from deploy.cli.bounded_lines import Line, read_lines
 from deploy.cli.parsed import (
     Parsed,
     TurnNames,
     Unrecognised,
-    check_turn,
     derive_session_name,
     find_unreadable,
     merge_by_line,
@@ -158,13 +157,10 @@ def _join_turns(prompts: Iterable[_Prompt]) -> list[_Prompt]:
 
 
 def _build_turns(prompts: Sequence[_Prompt], source: TextSource, started: str) -> Iterator[Parsed]:
-    at = datetime.fromisoformat(started).replace(tzinfo=UTC)
+    at = started.replace(" ", "T") + "Z"
     session = derive_session_name(f"{source.session if source.is_given else 'aider'} {started}")
     names = TurnNames()
     for one in _join_turns(one for one in prompts if not one.is_own):
-        said = [
-            Message("user", one.text, timestamp=at),
-            *(Message("assistant", text, timestamp=at) for text in one.answers),
-        ]
-        turn = NewTurn(session, said, names.take(names.digest("user", one.text)))
-        yield check_turn(turn, one.line, one.offset, may_grow=True)
+        name = names.take(names.digest("user", one.text))
+        turn = TranscriptTurn(name, one.text, tuple(one.answers), asked_at=at, answered_at=at)
+        yield build_agent_turn(session, turn, one.line, one.offset)

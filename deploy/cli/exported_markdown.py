@@ -5,14 +5,15 @@ the program tells of tools and thoughts is left out.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from afterturn_client.message_times import find_time
-from afterturn_client.turns import Message, NewTurn
+from afterturn_client.transcripts import TranscriptTurn
 
+from deploy.cli.agent_files import build_agent_turn
 from deploy.cli.bounded_lines import Line, read_lines
-from deploy.cli.parsed import Parsed, TurnNames, Unrecognised, check_turn, find_unreadable, merge_by_line
+from deploy.cli.parsed import Parsed, TurnNames, Unrecognised, find_unreadable, merge_by_line
 from deploy.cli.text_source import TextSource
 
 _CURSOR_SIGN = re.compile(r"_Exported on .{1,80} from Cursor \([\w.-]{1,20}\)_")
@@ -28,6 +29,19 @@ _RULE = "---"
 #: Of the first lines, how many may stand before the program's own.
 _SIGNED_LINES = 3
 _NOBODY = "an export in which no line names a role; nothing was stored"
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """How a program writes: a line with a role, whether a rule stands before it, and whether an answer holds blocks."""
+
+    head: re.Pattern[str]
+    is_ruled: bool
+    has_blocks: bool
+
+
+_CURSOR = _Program(_CURSOR_HEAD, is_ruled=True, has_blocks=False)
+_SPECSTORY = _Program(_SPECSTORY_HEAD, is_ruled=False, has_blocks=True)
 
 
 @dataclass
@@ -53,33 +67,31 @@ def begins_as_specstory(_: str, lines: Sequence[str]) -> bool:
 
 def parse_cursor(source: TextSource) -> Iterator[Parsed]:
     """Yield a turn for each message of the user and what follows it. No message has a time: the export tells none."""
-    return _parse(source, _CURSOR_HEAD, _read_whole, is_ruled=True)
+    return _parse(source, _CURSOR)
 
 
 def parse_specstory(source: TextSource) -> Iterator[Parsed]:
     """Yield a turn for each message of the user and what follows it, without those of subagents."""
-    return _parse(source, _SPECSTORY_HEAD, _read_pieces, is_ruled=False)
+    return _parse(source, _SPECSTORY)
 
 
-def _parse(
-    source: TextSource, head: re.Pattern[str], read_answer: Callable[[_Said], list[str]], *, is_ruled: bool
-) -> Iterator[Parsed]:
+def _parse(source: TextSource, program: _Program) -> Iterator[Parsed]:
     lines = list(read_lines(source.stream, source.longest))
-    said = _read_messages([one for one in lines if one.text is not None], head, is_ruled=is_ruled)
+    said = _read_messages([one for one in lines if one.text is not None], program)
     if not said:
         yield Unrecognised(1, _NOBODY, lines[-1].offset if lines else 0)
         return
-    yield from merge_by_line(find_unreadable(lines), _build_turns(said, source.session, read_answer))
+    yield from merge_by_line(find_unreadable(lines), _build_turns(said, source.session, program))
 
 
-def _read_messages(lines: Sequence[Line], head: re.Pattern[str], *, is_ruled: bool) -> list[_Said]:
-    """Return the messages. A role stands between blank lines, where `is_ruled` below a rule: else it is of the text."""
+def _read_messages(lines: Sequence[Line], program: _Program) -> list[_Said]:
+    """Return the messages. A role stands behind a blank line, or else it is of the text."""
     said: list[_Said] = []
     last, before = "", ""
     for line in lines:
         text = (line.text or "").strip()
-        found = head.fullmatch(text) if not before and (last == _RULE or not is_ruled) else None
-        if found:
+        stands_apart = not before and (last == _RULE or not program.is_ruled)
+        if stands_apart and (found := program.head.fullmatch(text)):
             role = "user" if found["role"] == "User" else "assistant"
             aside = found.groupdict().get("aside")
             said.append(_Said(line.number, "" if aside else role, _find_time(found["rest"]), []))
@@ -95,7 +107,7 @@ def _find_time(rest: str | None) -> str | None:
     return find_time({"timestamp": told[0]}) if told else None
 
 
-def _build_turns(said: Sequence[_Said], session: str, read_answer: Callable[[_Said], list[str]]) -> Iterator[Parsed]:
+def _build_turns(said: Sequence[_Said], session: str, program: _Program) -> Iterator[Parsed]:
     names = TurnNames()
     groups: list[list[_Said]] = []
     for one in said:
@@ -103,30 +115,22 @@ def _build_turns(said: Sequence[_Said], session: str, read_answer: Callable[[_Sa
             groups.append([one])
         elif one.role and groups:
             groups[-1].append(one)
-    for group in groups:
-        asked, *answers = group
-        if not (words := "".join(_read_whole(asked))):
+    for asked, *answers in groups:
+        words = "\n".join(asked.lines).strip().removesuffix(_RULE).strip()
+        if not words:
             continue
-        pieces = [Message("assistant", text, timestamp=one.at) for one in answers for text in read_answer(one)]
-        turn = NewTurn(
-            session,
-            [Message("user", words, timestamp=asked.at), *pieces],
-            names.take(names.digest("user", asked.at or "", words)),
-        )
-        yield check_turn(turn, asked.line, group[-1].offset, may_grow=True)
+        name = names.take(names.digest("user", asked.at or "", words))
+        pieces = tuple(text for one in answers for text in _read_pieces(one, program))
+        at = answers[-1].at if answers else None
+        turn = TranscriptTurn(name, words, pieces, asked_at=asked.at, answered_at=at)
+        yield build_agent_turn(session, turn, asked.line, (answers or [asked])[-1].offset)
 
 
-def _read_whole(one: _Said) -> list[str]:
-    """Return a message as one piece, without the rule behind it; none where it is blank."""
-    text = "\n".join(one.lines).strip().removesuffix(_RULE).strip()
-    return [text] if text else []
-
-
-def _read_pieces(one: _Said) -> list[str]:
-    """Return the pieces of an answer, between which the program told of tools."""
+def _read_pieces(one: _Said, program: _Program) -> list[str]:
+    """Return the pieces of an answer, between rules and what the program told of tools."""
     pieces: list[list[str]] = [[]]
-    before = ""
-    for line in "".join(_leave_out_blocks("\n".join(one.lines))).split("\n"):
+    before, told = "", "\n".join(one.lines)
+    for line in ("".join(_leave_out_blocks(told)) if program.has_blocks else told).split("\n"):
         if line.strip() == _RULE and not before:
             pieces.append([])
         else:

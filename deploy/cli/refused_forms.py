@@ -24,6 +24,10 @@ _LOG_LINE = re.compile(
 )
 _DISCORD_TEXT = re.compile(r"\[\d{1,2}[/-]\d{1,2}[/-]\d{2,4} [^\]]{3,20}\] \S.*")
 _OF_OPENAI = re.compile(r'"object"\s*:\s*"(?:response|chat\.completion(?:\.chunk)?)"|"url"\s*:\s*"/v1/')
+#: A line of what was typed to Claude Code, Codex or Aider.
+_TYPED = re.compile(
+    r'\{"display":.*"pastedContents":|\{"session_id":"[\w-]+","ts":\d+,"text":|# \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*\n\+'
+)
 _HTML = re.compile(r"<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 
 
@@ -119,6 +123,11 @@ _REFUSED = (
     _Refused(
         lambda _, text: text.startswith(("{", "[")) and _OF_OPENAI.search(text[:4096]) is not None,
         "single requests or answers of OpenAI's API; give the list of messages, question and answer together",
+    ),
+    _Refused(
+        lambda _, text: _TYPED.match(text) is not None,
+        "a list of what was typed, without answers; give the session itself (~/.claude/projects, ~/.codex/sessions, "
+        ".aider.chat.history.md)",
     ),
     _Refused(_is_table, 'a table (CSV); write a line of JSON for each message: {"role": "user", "content": "..."}'),
     _Refused(

@@ -212,31 +212,25 @@ CHATS: dict[str, tuple[str, list[list[tuple[str, str]]]]] = {
         [
             [
                 ("user", "I live in Ghent.\n\nFix a.py"),
-                ("assistant", "Sure:\n\n#### Step 1\n\n> quoted\n\n# Head"),
-                ("assistant", "All done."),
-                ("assistant", "More."),
+                ("assistant", "Sure:\n\n#### Step 1\n\n> quoted\n\n# Head\n\nAll done.\n\nMore."),
             ],
             [
                 ("user", "why?"),
-                ("assistant", "Because I live in a\n\nsmall town near Rome, it seems."),
-                ("assistant", "Edited."),
+                ("assistant", "Because I live in a\n\nsmall town near Rome, it seems.\n\nEdited."),
             ],
         ],
     ),
     "cursor": (
         CURSOR,
         [
-            [
-                ("user", "I live in Ghent."),
-                ("assistant", "Ok.\n\n**User**\n\nis a heading.\n\n---\n\nBye."),
-            ],
+            [("user", "I live in Ghent."), ("assistant", "Ok.\n\n**User**\n\nis a heading.\n\nBye.")],
             [("user", "thanks")],
         ],
     ),
     "specstory": (
         SPECSTORY,
         [
-            [("user", "I live in Ghent."), ("assistant", "Ok:\n\n```\n_**User**_\n```"), ("assistant", "Bye.")],
+            [("user", "I live in Ghent."), ("assistant", "Ok:\n\n```\n_**User**_\n```\n\nBye.")],
             [("user", "thanks")],
         ],
     ),
@@ -256,7 +250,7 @@ def test_times_and_sessions_of_an_agent_s_history_are_its_own() -> None:
         "aider 2024-05-06 10:00:00",
     }
     times = [one.turn.messages[0].timestamp for one in aider if isinstance(one, ParsedTurn)]  # type: ignore[union-attr]
-    assert times[0] == TEN
+    assert times[0] == "2024-05-05T10:00:00Z"
     [first, second] = [one.turn.messages[0] for one in read(SPECSTORY) if isinstance(one, ParsedTurn)]
     assert (first.timestamp, second.timestamp) == ("2024-05-05T10:00:00Z", "2024-05-05T10:01:00Z")  # type: ignore[union-attr]
 
@@ -331,6 +325,9 @@ REFUSED: dict[bytes, str] = {
     b"From kim@example.org Sun May  5 10:00:00 2024\n" + MAIL.encode() + b"Kim: hi\nBo: hi\n" * 9: "mail",
     b"BEGIN:VCARD\nFN:Kim\nEND:VCARD\n": "card",
     b'{"id": "resp_1", "object": "response", "output": []}': "OpenAI",
+    b'{"display":"hi","pastedContents":{},"timestamp":1,"project":"/w"}\n': "typed",
+    b'{"session_id":"0199-a","ts":1714903200,"text":"hi"}\n': "typed",
+    b"\n# 2024-05-05 10:00:00.123456\n+hi\n": "typed",
     b"timestamp,role,content\n2024-05-05,user,hi\n": "CSV",
     b"[10:00] <kim> hi\n[10:01] <bo> hi\n": "Name: text",
     b"10:02:11 From Kim to Everyone:\n\thi\n10:02:15 From Bo to Everyone:\n\thi\n": "Zoom",

@@ -439,6 +439,17 @@ def test_a_file_in_utf_16_is_taken_in_and_an_archive_is_refused_by_its_name(stac
     assert "unpack it" in refused.stderr
 
 
+def test_an_answer_of_aider_that_went_on_stores_what_is_new_alone(stacked: Stacked) -> None:
+    asked = "# aider chat started at 2026-05-24 10:00:00\n\n#### Where is the canoe?  \n"
+    file = stacked.write("history.md", f"{asked}\nIn the barn.\n\n> Tokens: 1k sent  \n")
+    assert stacked.ingest(file).exit_code == 0
+    stacked.write("history.md", f"{asked}\nIn the barn.\n\n> Tokens: 1k sent  \n\nIt leaks.\n\n\n#### thanks  \n")
+    counts, status = stacked.counted(file)
+    assert (counts["accepted"], counts["duplicates"], counts["conflicts"], status) == (2, 0, 0, 0)
+    stored = [m["content"] for _at, body in stacked.double.turns.values() for m in json.loads(body)["messages"]]
+    assert sorted(stored) == sorted(["Where is the canoe?", "In the barn.", "It leaks.", "thanks"])
+
+
 def test_a_meeting_has_times_from_where_it_began_and_a_longer_one_stores_what_is_new(stacked: Stacked) -> None:
     talk = "WEBVTT\n\n1\n00:00:05.000 --> 00:00:06.000\nKim: hello.\n\n2\n00:00:07.000 --> 00:00:08.000\nBo: hi.\n\n"
     file = stacked.write("talk.vtt", talk)
