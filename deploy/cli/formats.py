@@ -34,6 +34,7 @@ from deploy.cli.refused_forms import is_mail
 from deploy.cli.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
 from deploy.cli.text_source import TextSource
 from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
+from deploy.cli.zoom_chat import begins_as_zoom_chat, parse_zoom_chat
 from producers.turns.items import is_item
 
 #: The service's default limit for a request, in bytes; a longer line cannot be sent.
@@ -56,6 +57,7 @@ class Format(StrEnum):
     #: Recorded meetings in WebVTT or SRT, with speakers.
     CAPTIONS = "captions"
     ZOOM = "zoom"
+    ZOOM_CHAT = "zoom-chat"
     OTTER = "otter"
     MEET = "meet"
     AIDER = "aider"
@@ -278,6 +280,7 @@ _TEXTS: Mapping[Format, _TextFormat] = {
     Format.SPECSTORY: _TextFormat(begins_as_specstory, parse_specstory),
     Format.MEET: _TextFormat(begins_as_meet, parse_meet),
     Format.ZOOM: _TextFormat(begins_as_zoom, parse_zoom),
+    Format.ZOOM_CHAT: _TextFormat(begins_as_zoom_chat, parse_zoom_chat),
     Format.OTTER: _TextFormat(begins_as_otter, parse_otter),
     Format.TRANSCRIPT: _TextFormat(_begins_as_transcript, _parse_transcript),
 }

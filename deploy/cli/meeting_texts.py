@@ -155,12 +155,12 @@ def _build_turns(
 
 def _join_lines(told: Sequence[_Told]) -> list[Spoken]:
     """Return what each speaker said, with the lines that go on with it."""
-    pieces: list[Spoken] = []
+    pieces: list[tuple[Spoken, list[str]]] = []
     seconds = 0.0
     for one in told:
         seconds = seconds if one.seconds is None else one.seconds
         if one.name is not None:
-            pieces.append(Spoken(one.line.number, one.name, one.text, seconds, one.line.offset))
-        elif one.text and pieces:
-            pieces[-1] = replace(pieces[-1], text=f"{pieces[-1].text} {one.text}".strip(), offset=one.line.offset)
-    return pieces
+            pieces.append((Spoken(one.line.number, one.name, "", seconds, one.line.offset), []))
+        if one.text and pieces:
+            pieces[-1][1].append(one.text)
+    return [replace(piece, text=" ".join(words)) for piece, words in pieces]

@@ -19,9 +19,8 @@ _COLUMNS = re.compile(
 )
 _ROLE = r"(?:user|human|you|me|assistant|ai|chatgpt|claude|gemini|model|agent|bot)"
 _MARKDOWN_ROLE = re.compile(rf"(?:#{{1,6}}\s+\**{_ROLE}\b[^\n]{{0,40}}|\*\*{_ROLE}:?\*\*:?(?:\s.*)?)", re.IGNORECASE)
-_LOG_LINE = re.compile(
-    r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}:\d\d(?::\d\d)?\]?\s+(?:<[^<>]{1,40}>|From\s.*|[\w|@+-]{1,40}\t).*"
-)
+_LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}:\d\d(?::\d\d)?\]?\s+(?:<[^<>]{1,40}>|[\w|@+-]{1,40}\t).*")
+_TIMED = re.compile(r"[\[(]?(?:\d{1,2}:)?\d{1,2}:\d\d[\])]?\s{1,4}(?:- )?[^\W\d_][^:<>\t]{0,60}:\s\S.*")
 _DISCORD_TEXT = re.compile(r"\[\d{1,2}[/-]\d{1,2}[/-]\d{2,4} [^\]]{3,20}\] \S.*")
 _OF_OPENAI = re.compile(r'"object"\s*:\s*"(?:response|chat\.completion(?:\.chunk)?)"|"url"\s*:\s*"/v1/')
 #: A line of what was typed to Claude Code, Codex or Aider.
@@ -132,7 +131,11 @@ _REFUSED = (
     _Refused(_is_table, 'a table (CSV); write a line of JSON for each message: {"role": "user", "content": "..."}'),
     _Refused(
         _counts(_LOG_LINE),
-        "a log of a chat (IRC, the chat of a Zoom meeting); write it as `Name: text` a line",
+        "a log of a chat (IRC); write it as `Name: text` a line",
+    ),
+    _Refused(
+        _counts(_TIMED),
+        "a transcript with a time before each name; give WebVTT or SRT, or `Name: text` a line without the times",
     ),
     _Refused(_counts(_DISCORD_TEXT), f"a text export of Discord; {_JSON_ADVICE}"),
     _Refused(

@@ -35,14 +35,16 @@ def give_own_names(pieces: Sequence[Spoken]) -> list[Spoken]:
     return [replace(piece, name=own.get(piece.name, "")) for piece in pieces]
 
 
-def build_spoken_turns(pieces: Iterable[Spoken], session: str, began: datetime | None) -> Iterator[Parsed]:
-    """Yield a turn for each sentence or more that a person said; a piece without a name is a bad line.
+def build_spoken_turns(
+    pieces: Iterable[Spoken], session: str, began: datetime | None, *, are_messages: bool = False
+) -> Iterator[Parsed]:
+    """Yield a turn for each sentence or more that a person said, or each message; one without a name is a bad line.
 
     Everybody in a recording is a person, whatever the name: nobody's words are an assistant's. A turn is named by who
     said what and where in the recording, so that a longer one gives the old turns their old names.
     """
     names = TurnNames()
-    for one in _join_sentences(pieces):
+    for one in pieces if are_messages else _join_sentences(pieces):
         if not one.name:
             yield BadLine(one.line, "names no speaker", one.offset)
             continue

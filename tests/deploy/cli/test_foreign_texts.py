@@ -109,6 +109,28 @@ def test_captions_of_zoom_count_from_the_first_words() -> None:
     assert [one.timestamp for one in known[-1].messages] == [TEN + timedelta(seconds=11)]  # type: ignore[union-attr]
 
 
+ZOOM_CHAT = (
+    "10:00:05 From Kim Berg to Everyone:\n\tI sold\n\tit: now\n10:00:06 From Bo to Kim Berg (Direct Message):\n"
+    '\tReplying to "I sold..."\n\t\n\twhere\n10:00:07 From Kim Berg to Everyone:\n\tReacted to "where" with :)\n'
+    '10:00:08 From Kim Berg to Everyone:\n\tRemoved a :) reaction from "where"\n'
+)
+
+
+@each_row(
+    "chat",
+    [
+        ZOOM_CHAT,
+        "10:00:05\t From  Kim Berg : I sold\r\nit: now\r\n10:00:06\t From  Bo  to  Everyone : where\r\n",
+        "10:00:05 From Kim Berg To Everyone:\n    I sold\n    it: now\n10:00:06 From Bo To Everyone:\n    where\n",
+    ],
+)
+def test_of_a_chat_of_zoom_each_message_is_its_sender_s_own_words(chat: str) -> None:
+    assert turns(chat) == [[("user", "Kim Berg", "I sold\nit: now")], [("user", "Bo", "where")]]
+    last = [one.turn.messages[0] for one in read(chat, began=TEN) if isinstance(one, ParsedTurn)][-1]
+    assert isinstance(last, Message)
+    assert last.timestamp == TEN + timedelta(seconds=1)
+
+
 @each_row("program", [name for name in MEETINGS if "meet" not in name])
 def test_where_a_recording_does_not_say_when_it_began_the_place_in_it_is_kept(program: str) -> None:
     unknown, known = (
@@ -330,7 +352,7 @@ REFUSED: dict[bytes, str] = {
     b"\n# 2024-05-05 10:00:00.123456\n+hi\n": "typed",
     b"timestamp,role,content\n2024-05-05,user,hi\n": "CSV",
     b"[10:00] <kim> hi\n[10:01] <bo> hi\n": "Name: text",
-    b"10:02:11 From Kim to Everyone:\n\thi\n10:02:15 From Bo to Everyone:\n\thi\n": "Zoom",
+    b"[00:00:01] Kim: hi\n[00:00:03] Bo: hi\n": "time before each name",
     b"[05/05/2024 10:00 AM] kim\nhi\n\n[05/05/2024 10:01 AM] bo\nhi\n": "Discord",
     b"## User\n\nhi\n\n## Assistant\n\nhi\n": "Markdown",
     b"**User:** hi\n\n**Assistant:** hi\n": "Markdown",
