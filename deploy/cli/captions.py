@@ -2,7 +2,7 @@
 
 A cue names its speaker as `<v Kim>text</v>` or as `Kim: text`. Where such labels stand only when the speaker changes
 (no two cues after each other repeat one), a cue without one goes on with the speaker before. Subtitles without speakers
-are refused: their words are nobody's.
+are refused.
 """
 
 import html
@@ -20,25 +20,27 @@ from deploy.cli.text_source import TextSource
 _CLOCK = r"-?(?:\d+:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,7})?"
 _TIMING = re.compile(rf"\s*(?P<from>{_CLOCK})\s*-->\s*{_CLOCK}(?:\s.*)?")
 _SIGNATURE = re.compile(r"WEBVTT(?:[ \t].*)?")
-#: How blocks of WebVTT begin in which nobody speaks.
+#: How blocks of WebVTT begin that are no cues.
 _NOTES = re.compile(r"(?:NOTE|STYLE|REGION)\b")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s(?P<name>[^<>]*)>(?P<text>.*?)(?=</v>|<v[.\s]|\Z)", re.DOTALL)
 _TAG = re.compile(r"</?[a-z]+(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
 #: A line that begins with a label, or is one.
 _LABELLED = re.compile(r"(?P<name>[^:]+):(?:\s+(?P<text>.*))?")
 #: A label in brackets, as diarizing programs write it: `[SPEAKER_00]: text`.
-_BRACKETED = re.compile(r"\[([^\[\]:]{1,60})\]:(?=\s|\Z)")
-#: Of so many cues one has a name at least, where names stand at changes of speakers: of a film fewer have.
+_BRACKETED = re.compile(r"\A\[([^\[\]:]{1,60})\]:(?=\s|\Z)")
+#: The most cues for each name, where names stand at changes of speakers; subtitles of films have fewer names.
 _LONGEST_SPEECH = 20
 #: What a file is refused with that names no speakers.
 NO_SPEAKERS = (
-    "subtitles whose cues name no speaker (`<v Kim>text</v>` or `Kim: text`), so that their words are nobody's; export "
-    "them with speakers, or store the text with --format document"
+    "subtitles whose cues name no speaker (`<v Kim>text</v>` or `Kim: text`); export them with speakers, or store the "
+    "text with --format document"
 )
 
 
 @dataclass
 class _Cue:
+    """A cue: its first line, seconds from the beginning, its lines, and its end in the file."""
+
     line: int
     seconds: float
     lines: list[str] = field(repr=False)
@@ -140,7 +142,7 @@ def _build_pieces(cue: _Cue, said: Iterable[tuple[str, str]]) -> Iterator[Spoken
 
 def _clean(text: str) -> str:
     """Return a cue's words without tags of style, a label without brackets."""
-    return _BRACKETED.sub(r"\1:", " ".join(html.unescape(_TAG.sub("", text)).split()), count=1)
+    return _BRACKETED.sub(r"\1:", " ".join(html.unescape(_TAG.sub("", text)).split()))
 
 
 def _carry_names(pieces: Sequence[Spoken]) -> list[Spoken]:
