@@ -6,7 +6,7 @@ whose own headings and quotations have no such ends.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import chain, pairwise
@@ -73,12 +73,13 @@ class _Prompt:
     @property
     def is_own(self) -> bool:
         """Whether it is Aider's own, and what stands below it no answer to a person."""
-        return not self.text or _OWN.fullmatch(self.text) is not None
+        return not self.text or (_OWN.fullmatch(self.text) or _QUESTION.fullmatch(self.text)) is not None
 
     def goes_on(self, before: "_Prompt") -> bool:
         """Whether the turn before goes on: Aider asked, or handed the answer on to the model that edits."""
         told = "".join(self.text.split())
-        is_handed_on = len(told) >= _HANDED_ON and any(told in "".join(said.split()) for said in before.answers)
+        last = "".join("".join(before.answered[-1]).split()) if before.answered else ""
+        is_handed_on = len(told) >= _HANDED_ON and told in last
         return is_handed_on or _QUESTION.fullmatch(self.text) is not None
 
 
@@ -144,23 +145,23 @@ def _is_prompt(text: str) -> bool:
     return text.startswith(f"{_PROMPT} ") and text.endswith(_END)
 
 
-def _join_turns(prompts: Iterable[_Prompt]) -> list[_Prompt]:
+def _join_turns(prompts: Sequence[_Prompt]) -> list[_Prompt]:
     """Return the prompts of persons, each with all of its answer."""
-    asked: list[_Prompt] = []
+    joined: list[_Prompt] = []
     for one in prompts:
-        if asked and one.goes_on(asked[-1]):
-            asked[-1].answered += one.answered
-            asked[-1].offset = one.offset
-        elif not _QUESTION.fullmatch(one.text):
-            asked.append(one)
-    return asked
+        if joined and one.goes_on(joined[-1]):
+            joined[-1].answered += one.answered
+            joined[-1].offset = one.offset
+        else:
+            joined.append(one)
+    return [one for one in joined if not one.is_own]
 
 
 def _build_turns(prompts: Sequence[_Prompt], source: TextSource, started: str) -> Iterator[Parsed]:
     at = started.replace(" ", "T") + "Z"
     session = derive_session_name(f"{source.session if source.is_given else 'aider'} {started}")
     names = TurnNames()
-    for one in _join_turns(one for one in prompts if not one.is_own):
+    for one in _join_turns(prompts):
         name = names.take(names.digest("user", one.text))
         turn = TranscriptTurn(name, one.text, tuple(one.answers), asked_at=at, answered_at=at)
         yield build_agent_turn(session, turn, one.line, one.offset)

@@ -265,6 +265,12 @@ def test_of_an_agent_s_history_only_what_person_and_model_said_is_kept(program: 
     assert [[(role, said) for role, _, said in turn] for turn in turns(text)] == expected
 
 
+def test_what_aider_hands_on_is_nobodys_prompt_behind_a_command_either() -> None:
+    told = "I would move the canoe to the barn, near the door."
+    text = f"# aider chat started at 2024-05-05 10:00:00\n\n#### /run it  \n\n{told}\n\n#### {told}  \n\nDone.\n"
+    assert turns(text) == []
+
+
 def test_times_and_sessions_of_an_agent_s_history_are_its_own() -> None:
     aider = read(AIDER + AIDER.replace("05-05", "05-06"))
     assert {one.turn.session_id for one in aider if isinstance(one, ParsedTurn)} == {
