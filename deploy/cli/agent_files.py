@@ -12,6 +12,9 @@ from afterturn_client.turns import NewTurn
 from deploy.cli.chat import LONGEST_DOCUMENT, SessionChoice
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn, Unrecognised, check_turn, derive_session_name
 
+#: Fields that a turn in JSON Lines has.
+_OF_TURNS = frozenset({"session_id", "turn_id", "messages"})
+
 
 def parse_agent_file(stream: BinaryIO, agent: str, sessions: SessionChoice) -> Iterator[Parsed]:
     """Yield the turns of a session file; sessions and turns have the names under which hooks store them."""
@@ -28,6 +31,8 @@ def parse_agent_file(stream: BinaryIO, agent: str, sessions: SessionChoice) -> I
     for turn in found.turns:
         if any(one.content for one in write_messages(turn)):
             yield build_agent_turn(session, turn, 1, len(raw))
+    if turns := sum(map(_is_turn, raw.splitlines())):
+        yield BadLine(1, f"lines that are turns in JSON Lines: {turns}; give them in a file of their own", len(raw))
     if found.unreadable:
         yield BadLine(1, f"lines that are not JSON: {found.unreadable}", len(raw))
 
@@ -46,6 +51,17 @@ def _write_lines(raw: bytes) -> bytes:
     except (ValueError, RecursionError):
         return raw
     return b"".join(json.dumps(one).encode() + b"\n" for one in entries) if isinstance(entries, list) else raw
+
+
+def _is_turn(line: bytes) -> bool:
+    """Return whether a line is one of our turns, which no agent writes."""
+    if not all(b'"%s"' % name.encode() in line for name in _OF_TURNS):
+        return False
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and set(value) >= _OF_TURNS
 
 
 def _find_session(raw: bytes) -> str | None:

@@ -533,6 +533,10 @@ def test_a_session_file_of_a_coding_agent_is_read_as_its_hooks_store_it(agent: s
     [_turn, lost] = read(text + "{broken\n{}\n")
     assert isinstance(lost, BadLine)
     assert lost.error == "lines that are not JSON: 1"
+    ours = {"session_id": "s", "turn_id": "t", "messages": [{"role": "user", "content": CANOE}]}
+    [_turn, lost] = read(f"{json.dumps(ours)}\n{text}")
+    assert isinstance(lost, BadLine)
+    assert lost.error == "lines that are turns in JSON Lines: 1; give them in a file of their own"
 
 
 def lines(*values: Any) -> str:
