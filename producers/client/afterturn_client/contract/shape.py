@@ -3,17 +3,19 @@
 import ast
 import inspect
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 
-def _describe_inherited_fields(schema: dict[str, Any], shape: type["Shape"]) -> None:
-    """Add the descriptions of inherited fields: pydantic reads those of a class's own source alone."""
-    inherited = [base for base in shape.__mro__[1:] if base is not Shape and issubclass(base, Shape)]
-    for name, text in (one for base in inherited for one in _read_field_docs(base)):
+def _describe_fields(schema: dict[str, Any], shape: type["Shape"]) -> None:
+    """Add the descriptions of the fields, once a schema is asked for: pydantic would read them at every import."""
+    described = [base for base in shape.__mro__ if base is not Shape and issubclass(base, Shape)]
+    for name, text in (one for base in described for one in _read_field_docs(base)):
         schema["properties"][name].setdefault("description", text)
 
 
+@cache
 def _read_field_docs(shape: type["Shape"]) -> list[tuple[str, str]]:
     """Return the fields that a class adds, each with the docstring below it."""
     (read,) = ast.parse(inspect.getsource(shape)).body
@@ -33,9 +35,8 @@ class Shape:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, Any]] = {
-        "use_attribute_docstrings": True,
         "json_schema_serialization_defaults_required": True,
-        "json_schema_extra": _describe_inherited_fields,
+        "json_schema_extra": _describe_fields,
     }
 
 
