@@ -30,7 +30,7 @@ async ([rules, levels]) => {
         `${one.id}: ${node.html.slice(0, 120)} ${(node.failureSummary ?? "").slice(0, 200)}`));
 }"""
 #: The longest wait for one thing on a page, in milliseconds: a wrong test ends soon, and a busy machine is no fault.
-ACTION_MS = 45_000
+ACTION_MS = 120_000
 SERIOUS = ("serious", "critical")
 #: How a page is looked at: the window's width in pixels, and its colours.
 LOOKS: tuple[tuple[int, Literal["light", "dark"]], ...] = (
