@@ -19,6 +19,7 @@ from typing import NamedTuple
 from store.text.known_texts import KnownTexts, digest_text
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.gazetteer import word_list
+from store.text.rules.german_changes import is_german, turn_german
 from store.text.rules.model import ExtractedFact, MessageText
 from store.text.rules.told_changes import (
     CUES,
@@ -80,7 +81,8 @@ class Sentence:
     hold, `ended`: that it did before. `text` is the sentence as one of this `name` wrote it, `kinds` are those of the
     facts of one value that it may tell: most sentences are compared by their words alone, so facts are read on demand.
     `told` is a change that it tells in words of its own; `came`: it says how something "ended up"; `clause`: it is a
-    part of a sentence, which takes the place of another one only where it names its subject.
+    part of a sentence, which takes the place of another one only where it names its subject; `german`: it was German,
+    of which not every verb is known.
     """
 
     words: tuple[str, ...] = field(repr=False)
@@ -96,6 +98,7 @@ class Sentence:
     told: ToldChange | None = field(default=None, repr=False)
     came: bool = False
     clause: bool = False
+    german: bool = False
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
@@ -197,7 +200,10 @@ class Statement:
 
 
 _SENTENCE_END = re.compile(
-    r"\s(?:(?<=[.!]\s)(?<!\bMr\.\s)(?<!\bMrs\.\s)(?<!\bMs\.\s)(?<!\bDr\.\s)(?<!\bSt\.\s)(?<!\bProf\.\s)\s*|(?<=\n)\n*)"
+    r"\s(?:(?<=[.!]\s)(?<!\bMr\.\s)(?<!\bMrs\.\s)(?<!\bMs\.\s)(?<!\bDr\.\s)(?<!\bSt\.\s)(?<!\bProf\.\s)\s*"
+    # "Am 3. Mai" is one sentence.
+    r"(?!(?<=\d\.\s)(?:Januar|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
+    r"|(?<=\n)\n*)"
 )
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019-]*\w)?|,")
@@ -205,6 +211,8 @@ _TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019-]*\w)?|,")
 _UNSURE = frozenset(
     {"if", "unless", "whether", "would", "could", "might", "maybe", "perhaps", "probably", "should", "wish", "hope"}
     | {"imagine", "suppose", "think", "thinks", "guess", "said", "says", "told", "asked", "ago"}
+    | {"wenn", "ob", "vielleicht", "wahrscheinlich", "angeblich", "w\u00e4re", "h\u00e4tte", "w\u00fcrde"}
+    | {"w\u00fcrden", "k\u00f6nnte", "k\u00f6nnten", "sollte", "sollten", "glaube", "denke", "meint", "sagt", "sagte"}
 )
 _NOT_NOW = re.compile(
     r"\b(?:may be|(?:am|m|is|s|are|re|was|were|be|been|get|got|getting) used to|last year|in (?:19|20)\d\d)\b"
@@ -230,7 +238,13 @@ _CONTRACTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "we've": ("we", "have"),
         "i'll": ("i", "will"),
         "we'll": ("we", "will"),
+        "favorite": ("favourite",),
+        "color": ("colour",),
     }
+)
+# What stands behind "is", not behind an owner: "dinner's at eight", not "Ana's phone".
+_BEHIND_IS = frozenset(
+    {"at", "on", "in", "now", "off", "gone", "been", "moved", "down", "up", "not", "still", "actually"}
 )
 _DROPPED = frozenset({"the", "a", "an", ","})
 _STRONG = (
@@ -261,6 +275,8 @@ _PRONOUNS = frozenset({"i", "we", "you", "he", "she", "they", "it"})
 _POINTING = frozenset({"it", "this", "that", "these", "those", "there"})
 _FOREIGN = (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}), frozenset({"they", "them", "their"}))
 _MOVERS = ("they",)
+# What may stand between somebody and the version of a thing that they use.
+_HAS_VERSION = word_list("change", "using")
 _AUXILIARIES = frozenset({"do", "does", "did", "am", "is", "are", "will", "be", "can", "have", "has"})
 _COPULAS = frozenset({"is", "are", "am"})
 _BEFORE_PLACE, _AIDS = PLACED | {"to"}, frozenset({"use", "prefer"})
@@ -300,8 +316,9 @@ _MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
     | dict.fromkeys(("married", "engaged", "divorced", "separated", "single"), ("marriage",))
     | {"birthday": ("birthday",)}
     # The same in the other languages of rules.
+    | dict.fromkeys(("d\u00e9m\u00e9nag\u00e9", "emm\u00e9nag\u00e9", "trasferito", "trasferita"), ("home",))
     | dict.fromkeys(
-        ("based", "wohne", "wohnen", "lebe", "leben", "gezogen", "habite", "vis", "vivo", "woon"), ("home",)
+        ("based", "wohne", "wohnen", "lebe", "leben", "gezogen", "habite", "vis", "vivo", "woon", "mudado"), ("home",)
     )
     | dict.fromkeys(("arbeite", "arbeitgeber", "angestellt", "angefangen", "gek\u00fcndigt"), ("work",))
     | dict.fromkeys(("hei\u00dfe", "heisse", "appelle", "llamo", "chiamo", "heet"), ("name",))
@@ -459,6 +476,8 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
     if len(tokens) < SOME:
         return None
     lows, names = _expand_contractions(tokens)
+    if german := is_german(lows):
+        lows, names = turn_german(lows, names)
     taken, change, told, ended, came = list[str](), Change.NONE, None, False, False
     if retold := not CUES.isdisjoint(lows):
         lows, names = drop_turned_out(lows, names)
@@ -467,7 +486,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         lows, names, came = drop_came(lows, names)
     if not_so := _find_not_so(lows):
         taken, lows, names = lows[not_so + SOME :], lows[:not_so], names[:not_so]
-    if (changed or retold) and _CHANGED.search(" ".join(lows)):
+    if (changed or retold or german) and _CHANGED.search(" ".join(lows)):
         back, lows, names = _cut_taken_back(lows, names)
         taken += back
         ended = ended or any(find_phrase(lows, one) >= 0 for one in _ENDS) or bool(_CEASES.intersection(lows))
@@ -495,6 +514,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         frozenset(kind for word in telling for kind in _MAY_TELL.get(word, ())),
         told,
         came,
+        german=german,
     )
 
 
@@ -516,11 +536,11 @@ def _drop_change(lows: list[str], names: list[bool]) -> tuple[Change, list[str],
 
 def _expand_contractions(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
     lows, names = list[str](), list[bool]()
-    for token in tokens:
+    for nth, token in enumerate(tokens):
         low = token.lower()
         named = bool(lows) and token != low and low not in _PRONOUNS
         if "'" in low or "\u2019" in low or low in _CONTRACTED:
-            parts = _expand_contraction(low.replace("\u2019", "'"))
+            parts = _expand_contraction(low.replace("\u2019", "'"), tokens[nth + 1 : nth + 2])
             lows += parts
             names += [named] * len(parts)
         else:
@@ -529,7 +549,9 @@ def _expand_contractions(tokens: Sequence[str]) -> tuple[list[str], list[bool]]:
     return lows, names
 
 
-def _expand_contraction(low: str) -> Sequence[str]:
+def _expand_contraction(low: str, follows: Sequence[str]) -> Sequence[str]:
+    if low.endswith("'s") and low not in _CONTRACTED and not _BEHIND_IS.isdisjoint(follows):  # "the rent's gone up"
+        return low[:-2], "is"
     return _CONTRACTED.get(low) or ((low[:-3], "not") if low.endswith("n't") else (low,))
 
 
@@ -588,7 +610,9 @@ def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
         return True
     if new.came:
         new, old = _reduce_sentence(new), _reduce_sentence(old)
-    return (not new.clause and _gives_other_value(new, old)) or _tells_other_value(new, old)
+    return (not (new.clause or new.german or old.german) and _gives_other_value(new, old)) or _tells_other_value(
+        new, old
+    )
 
 
 def _tells_other_value(new: Sentence, old: Sentence) -> bool:
@@ -615,12 +639,46 @@ def _tells_change(new: Sentence, told: ToldChange, old: Sentence) -> bool:
         return False
     if not told.about <= set(old.terms):
         return False
-    if told.off and _is_for_then(told, old):
+    if (told.off and _is_for_then(told, old)) or (told.version and _has_other_version(new, told, old)):
         return True
     if told.left:
         arranged = verb in _ARRANGED or (told.off and not _ARRANGING.isdisjoint(old.words))
         return (arranged and _is_called_off(told, old)) or (not told.off and _leaves_value(new, told, old))
     return _chooses_otherwise(new, told, old)
+
+
+def _has_other_version(new: Sentence, told: ToldChange, old: Sentence) -> bool:
+    """Return whether an earlier sentence tells another version of a thing ("we use Postgres 14"), and nothing more."""
+    version, thing = told.version or ("", ())
+    before, value, behind = _find_version(old.words, thing, version)
+    if not before or value == version or new.words[:1] == _MOVERS:
+        return False
+    first = before[0] in _FIRST
+    own = _HAS_VERSION.issuperset(before[1:]) if first else before[0] in _SELF and before[-1] in _COPULAS
+    return (own or _list_more(before) <= told.about) and _list_more(behind) <= told.about
+
+
+def _find_version(words: Sequence[str], thing: Sequence[str], version: str) -> tuple[Sequence[str], str, Sequence[str]]:
+    """Return the version of a thing among words, and what stands before and behind both; nothing if there is none.
+
+    A number stands behind the thing ("Postgres 14"), other words before it ("the basic plan").
+    """
+    at = find_phrase(words, thing)
+    end = at + len(thing)
+    end += words[end : end + 1] == ("version",)
+    if at > 0 and _is_numbered(version) and words[end:] and _is_numbered(words[end]):
+        return words[:at], words[end], words[end + 1 :]
+    if at > 1 and _is_numbered(version) == _is_numbered(words[at - 1]) and words[at - 1] not in _SELF:
+        return words[: at - 1], words[at - 1], words[end:]
+    return (), "", ()
+
+
+def _is_numbered(word: str) -> bool:
+    return is_count(word.removeprefix("v"))
+
+
+def _list_more(words: Sequence[str]) -> AbstractSet[str]:
+    return analyse_text(" ".join(words)).counts.keys() - _HAS_VERSION
 
 
 def _is_for_then(told: ToldChange, old: Sentence) -> bool:

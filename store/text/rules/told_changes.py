@@ -17,20 +17,26 @@ from store.text.terms import analyse_text
 
 @dataclass(frozen=True, slots=True)
 class ToldChange:
-    """A change that a sentence tells: the words of what was left, or of what was chosen; `off`: it was called off."""
+    """A change that a sentence tells: the words of what was left, or of what was chosen; `off`: it was called off.
+
+    `version` is what came of a thing that has one at a time, and the words of that thing: "16" of "postgres".
+    """
 
     left: tuple[str, ...]
     chosen: tuple[str, ...]
     about: frozenset[str]
     off: bool = False
+    version: tuple[str, tuple[str, ...]] | None = None
 
 
 _HAVE = "(?:was|were|got|is|are|(?:has|have) been)"
 _OLD, _NEW = "(?P<left>.{1,60}?)", "(?P<new>.+)"
-_MOVED = "(?:switch|migrate|switched|changed|moved|migrated|went over|gone over|gone|shifted|transferred|converted)"
+_MOVED = "(?:switch|migrate|switched|changed|moved|migrated|went over|gone over|gone|shifted|transferred|converted"
+_MOVED += r"|went(?= from .{1,40} to .{0,16}\d))"
 _CHOSE = (
     "(?:(?:ended up|end up) (?:going (?:with|to)|with|choosing|taking|using|picking|buying|getting)|settled (?:on|for)"
-    "|decided (?:on|for)|opted for|went with|gone with|(?:switched|changed|migrated|went over|gone over)(?: over)? to)"
+    "|decided (?:on|for)|opted for|went with|gone with|(?:switched|changed|migrated|went over|gone over)(?: over)? to"
+    "|moved on to)"
 )
 _GIVEN_UP = (
     r"\b(?:(?:moved|moving) (?:(?:on|away) from|off)|(?:gave|given) up(?: on)?|(?:got|gotten) rid of|dropped|ditched"
@@ -69,6 +75,17 @@ _CHOSEN = tuple(
         ),
     )
 )
+# "Upgraded to Postgres 16", "bumped Node to 22", "went back to the free plan".
+_RAISED = re.compile(
+    r"\b(?:upgraded|updated|downgraded|bumped|jumped|reverted|rolled|moved|went|gone|switched|changed|migrated)"
+    rf"(?: over| on| up| down| back)?(?P<what> (?!to\b|from\b).{{1,40}}?)? to (?:version )?{_NEW}"
+)
+_NUMBERED = re.compile(r"v?\d[\d.]*")
+_NOW_AT = re.compile(r"(?P<thing>[a-z]\w{2,}) is (?:(?:on|at) )?(?:version )?(?P<new>v?\d[\d.]*)")
+# What tells no kind of a thing: "switched to another doctor".
+_NO_KIND = frozenset(
+    {"new", "other", "another", "same", "different", "next", "better", "bigger", "smaller", "it", "is"}
+)
 # "It is Obsidian for my notes", "we are on Linear for tickets".
 _NOW_CHOSEN = re.compile(rf"^(?:it is|(?:we|i) (?:are on|am on|use|are using|am using)(?=.* for )) {_NEW}")
 _CALLED_OFF = re.compile(
@@ -106,12 +123,34 @@ def read_told_change(lows: Sequence[str]) -> ToldChange | None:
             what = found["what"] if "what" in pattern.groupindex else None
             about = [said[: found.start()], what or "", _first_clause(rest), _first_clause(new)]
             return None if _ANYTHING.issuperset(left) else ToldChange(tuple(left), (), _list_terms(about))
-    return next(filter(None, (_read_chosen(said, pattern.search(said)) for pattern in _CHOSEN)), None)
+    chosen = next(filter(None, (_read_chosen(said, pattern.search(said)) for pattern in _CHOSEN)), None)
+    return _read_version(said, chosen, _RAISED.search(said))
+
+
+def _read_version(said: str, chosen: ToldChange | None, found: re.Match[str] | None) -> ToldChange | None:
+    """Return a change with the version that a sentence says a thing has now, if it says one."""
+    if not found or _NOT_SO.search(said[: found.start()]):
+        return chosen
+    value, rest = _split_thing(_drop_own(found["new"].split()))
+    value = [*takewhile(lambda word: word not in _WHEN, value)]
+    what = _drop_own((found["what"] or "").split())
+    about = [said[: found.start()], _first_clause(rest)]
+    if what and value and _NUMBERED.fullmatch(value[0]):
+        version = value[0], tuple(what)
+    elif value[1:] and _NUMBERED.fullmatch(value[-1]):
+        version, about = (value[-1], tuple(value[:-1])), [*about, *what]
+    elif len(value) == len(("pro", "plan")) and "moved" not in found[0] and not _NO_KIND.intersection(value):
+        version, about = (value[0], (value[1],)), [*about, *what]
+    else:
+        return chosen
+    return ToldChange((), chosen.chosen if chosen else (), _list_terms(about), version=version)
 
 
 def read_now_chosen(lows: Sequence[str]) -> ToldChange | None:
     """Return the choice of "it is Obsidian for my notes", said with a word of change, such as "these days"."""
     said = " ".join(lows)
+    if found := _NOW_AT.fullmatch(said):
+        return ToldChange((), (), frozenset(), version=(found["new"], (found["thing"],)))
     return _read_chosen(said, _NOW_CHOSEN.search(said))
 
 

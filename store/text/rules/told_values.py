@@ -23,7 +23,15 @@ MOVES_AND_SETS = word_list("change", "moves") | _SETS
 #: What stands before a subject or a verb and is no part of it.
 _LEADING = word_list("change", "leading")
 _TRAILING = frozenset({"up", "down", "back", "forward", "out", "over", "again"})
-_ROSE = (("went", "up"), ("went", "down"), ("dropped", "to"), ("grew", "to"))
+_ROSE = (
+    ("went", "up"),
+    ("went", "down"),
+    ("dropped", "to"),
+    ("grew", "to"),
+    ("gone", "up"),
+    ("gone", "down"),
+    ("went", "from"),
+)
 _COPULAS, _UNTIL = frozenset({"is", "are", "am"}), frozenset({"to", "until", "till"})
 _BEFORE_VALUE = PLACED | word_list("change", "before")
 _BEHIND_VALUE = PLACED | {","} | word_list("change", "behind")
@@ -64,8 +72,8 @@ def read_stated_value(sentence: Worded) -> ToldValue | None:
     words = sentence.words
     at = _find_copula(words)
     when = _find_time(words)
-    if at > 0 and _says_how_many(words[:at]):
-        return _read_count(words, at + 1)
+    if at > 0 and _says_how_many(words[:at]) and (counted := _read_count(words, at + 1)):
+        return counted
     if when > 0:  # "the boiler is serviced on 4 March"
         return _build_value(sentence, words[:when], when)
     if at > 0:
@@ -119,7 +127,7 @@ def is_other_state(new: ToldValue, old: ToldValue) -> bool:
 
 def is_other_value(new: ToldValue, old: ToldValue) -> bool:
     """Return whether two values are of one kind, differ, and are given to one subject."""
-    if not _have_one_subject(new, old):
+    if not (_have_one_subject(new, old) and _names_unit_of(new, old) and _names_unit_of(old, new)):
         return False
     if (new.kind == old.kind and new.kind in COUNTED) or _are_places(new, old):
         mine, other = (
@@ -127,6 +135,11 @@ def is_other_value(new: ToldValue, old: ToldValue) -> bool:
         )
         return not (mine <= other or other <= mine)
     return {new.kind, old.kind} == {"number", "clock"} and (_is_hour(new) or _is_hour(old))
+
+
+def _names_unit_of(one: ToldValue, other: ToldValue) -> bool:
+    """Return whether a value's word such as "room" is told of the other one as well: "at 10" is no room."""
+    return _list_terms(word for word in one.value if (word,) in _UNITS) <= _list_terms(other.value) | other.subject
 
 
 def _have_one_subject(new: ToldValue, old: ToldValue) -> bool:

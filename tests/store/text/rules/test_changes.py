@@ -93,6 +93,7 @@ def test_what_takes_the_place(earlier: str, later: str) -> None:
         ("The rent is 950 euros. My sister is Maud.", "The rent is 1020 euros now."),
         ("The key is in the drawer.", "The key is heavy now."),
         ("The meeting is at ten.", "The meeting is in Ghent."),
+        ("The meeting is at 10.", "The meeting is now in room 4."),
         ("My friend is Tom.", "My friend is Ana."),
         ("My sister lives in Porto.", "My sister lives in Lyon."),
         ("A friend is in Bonn.", "A friend is in Ghent."),
@@ -201,9 +202,9 @@ def test_plain_changes_are_seen_and_plain_statements_stay_beside_each_other() ->
     """Rules were written for the tuning part; when they first saw the checking part, they saw 35 of its changes."""
     lines = Path(__file__).with_name("plain_changes.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    sizes = {"tuning": 192, "checking": 64}
+    sizes = {"tuning": 260, "checking": 64}
     seen = {part: [replaces(new, old) for p, kind, old, new in rows if (p, kind) == (part, "change")] for part in sizes}
     assert {part: len(found) for part, found in seen.items()} == sizes
-    assert sum(seen["tuning"]) >= 132
+    assert sum(seen["tuning"]) >= 205
     assert sum(seen["checking"]) >= 35
     assert [(old, new) for _, kind, old, new in rows if kind == "beside" and replaces(new, old)] == []
