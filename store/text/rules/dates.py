@@ -9,8 +9,9 @@ from store.text.calendars import DAYS, find_value, load_calendars
 from store.text.rules.model import TextSpan
 
 _ENGLISH = load_calendars()["en"]
-# Words as well as months: only with a capital.
+# Words as well as months: only with a capital, or with a day: "march 3rd".
 _ALSO_WORDS = frozenset({"may", "mar", "march"})
+_ORDINAL = re.compile(r"\d(?:st|nd|rd|th)\b", re.IGNORECASE)
 _TWELVE = 12
 _WEEK = 7
 #: A date without a year means the day at most this far ahead,
@@ -106,7 +107,7 @@ def _read_counted(match: re.Match[str], said: date | None) -> date | None:
 
 def _month_number(match: re.Match[str]) -> int:
     word = match["month"].rstrip(".")
-    if word.islower() and word in _ALSO_WORDS:
+    if word.islower() and word in _ALSO_WORDS and _ORDINAL.search(match[0]) is None:
         raise NoDateError
     return find_value(_ENGLISH.months, word)
 

@@ -125,6 +125,7 @@ _PHRASES = (
         ("my contract", "my time", "my stint", "my internship", "my job"),
         ("user_employer",),
     ),
+    _Phrase(f"my last day (?:at|with) {_ITS_NAME} was", ("my last day",), ("user_employer",)),
     _Phrase(
         f"{_ITS_NAME}(?: has| had)?(?: just| sadly)? (?:{_DEAD}){_END}",
         (" died", "passed away", "put down", "put to sleep"),

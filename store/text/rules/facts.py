@@ -37,10 +37,12 @@ _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
 _NAMED = _NAMES | {ValueShape.THING}
 #: The subject of a fact whose speaker has no name.
 SOMEBODY = "The user"
+#: Pictures that people write behind a value.
+_EMOJI = "\u2600-\u27bf\u2b50\U0001f000-\U0001faff"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
-_VALUE_END = re.compile(r"[\n\r\0.!?,;]")
+_VALUE_END = re.compile(rf"[\n\r\0.!?,;{_EMOJI}]")
 # "I work at St. Vincent": the full stop ends no sentence.
-_THING_END = re.compile(r"[\n\r\0!?,;]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
+_THING_END = re.compile(rf"[\n\r\0!?,;{_EMOJI}]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
 # "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
 _NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|cause|cuz|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
 _LONG_AGO = re.compile(
@@ -93,11 +95,11 @@ _NO_TOPIC = re.compile(
 _TRAILING = re.compile(
     r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all|now|nowadays|these days|too|as well|though|tbh|btw"
     r"|fyi|lol|(?:ha){2,6}|honestly|pls|completely|totally|entirely|for good|recently|lately|right now"
-    r"|at the moment))+\s*$",
+    r"|at the moment|[:;=]-?[)(dp]|x+d+|<3))+\s*$",
     re.IGNORECASE,
 )
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
-_ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(r"[\n\r\0.!?;]")}
+_ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(rf"[\n\r\0.!?;{_EMOJI}]")}
 _COPULA = re.compile(r"\b(?:is|called|named|hei(?:\u00df|ss)t)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 #: What people call those for whom there is a longer word.

@@ -44,6 +44,16 @@ _JOB = (
     rf"(?P<value>(?!(?:erste|letzte|n\u00e4chste)[rs]?\b)(?:(?!(?:mein|dein|sein|ihr)e)\w{{3,20}}e[nrs]? )?{_CAPITAL}"
     rf"[\w-]{{2,30}})(?={_STOP}| (?:bei|in|und|seit|aber|f\u00fcr|an|im|am|weil)\b)"
 )
+# What people are by profession, perhaps as the end of a word: "Grundschullehrerin".
+_PROFESSION = (
+    rf"(?P<value>(?={_CAPITAL})\w{{0,20}}(?:(?:lehrer|ingenieur|entwickler|programmierer|pfleger|verk\u00e4ufer|berater"
+    "|designer|manager|architekt|apotheker|b\u00e4cker|kellner|mechaniker|elektriker|schreiner|tischler|fris\u00f6r|friseur"
+    "|physiker|chemiker|informatiker|mathematiker|journalist|redakteur|\u00fcbersetzer|dolmetscher|musiker|schauspieler"
+    "|fotograf|polizist|buchhalter|psycholog|therapeut|erzieher|g\u00e4rtner|pilot|dozent|wissenschaftler|sozialarbeiter"
+    "|konditor|notar|optiker|handwerker|busfahrer|taxifahrer|lokf\u00fchrer)(?:in)?"
+    "|anwalt|anw\u00e4ltin|arzt|\u00e4rztin|koch|k\u00f6chin|krankenschwester|hebamme|kaufmann|kauffrau|psychologe|biologe"
+    rf"|biologin)(?![\w-]))(?={_STOP}| (?:bei|in|und|seit|aber|f\u00fcr|an|im|am|weil|mehr)\b)"
+)
 _DIETS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("vegetarier", "vegetarierin", "vegetarisch"), "vegetarian"),
@@ -176,6 +186,19 @@ _PHRASES = (
     ),
     _Phrase("user_job", f"(?:ich arbeite{_NOW}|{_BEFORE} arbeite ich) als", _JOB, ("arbeite",), ends=_name_job),
     _Phrase("user_job", f"ich arbeite{_NO_LONGER} als", _JOB, (" nicht ",), denies=True, ends=_name_job),
+    _Phrase(
+        "user_job",
+        f"(?:ich bin|{_BEFORE} bin ich){_NOW}(?: (?:von beruf|gelernter?|freiberufliche?r?|selbst\u00e4ndige?r?))?",
+        _PROFESSION,
+        ("bin ",),
+    ),
+    _Phrase(
+        "user_job",
+        f"ich bin{_NO_LONGER}|ich bin keine?(?= \\w+ mehr\\b)",
+        _PROFESSION,
+        (" nicht ", " kein"),
+        denies=True,
+    ),
     _Phrase(
         "user_diet",
         f"(?:ich bin|{_BEFORE} bin ich|{_KEEPS}){_NOW}(?: (?:rein|strikt|komplett|\u00fcberzeugter?))?",

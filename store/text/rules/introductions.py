@@ -63,6 +63,12 @@ _HERE = (
 _ALONE = re.compile(
     r"(?i:this is|it['\u2019]s|it is|hier ist|hier spricht|ici)?\s{0,3}(?P<name>[^\W\d_a-z][^\W\d_]{1,31})" + _HERE
 )
+# "Du kannst mich Steffi nennen."
+_NAMED_LAST = re.compile(
+    r"(?i:\b(?:du (?:kannst|darfst)|ihr (?:k\u00f6nnt|d\u00fcrft)|sie (?:k\u00f6nnen|d\u00fcrfen)) mich"
+    r" (?:gerne? |einfach )?)"
+    r"(?P<name>[^\W\d_a-z][^\W\d_]{1,31})(?= nennen\b)"
+)
 #: Few messages have the words behind the name: 33 -> 2 us for one without.
 _SAYS_HERE = re.compile(_HERE)
 # At the beginning, perhaps behind a greeting: "Name's Imogen.", "hi, this is Lewis", "It's Olivia again".
@@ -117,6 +123,14 @@ def _find_all(text: str) -> Iterator[Introduction]:
     for match in _FIRST_WORDS.finditer(text):
         if end := _end_of_name(text, match.end(), sure=False, greeted=True):
             yield Introduction(match.start(), match.end(), end)
+    yield from _find_before(text)
+
+
+def _find_before(text: str) -> Iterator[Introduction]:
+    """Yield the names whose phrase ends behind them: "Kate here", "Du kannst mich Petra nennen"."""
+    for match in _NAMED_LAST.finditer(text) if " nennen" in text else ():
+        if is_given_name(match["name"].lower()):
+            yield Introduction(match.start(), *match.span("name"))
     for match in _ALONE.finditer(text) if _SAYS_HERE.search(text) else ():
         low = match["name"].lower()
         before = text[max(0, match.start() - 48) : match.start()]
@@ -146,7 +160,7 @@ def _end_of_name(text: str, start: int, *, sure: bool, greeted: bool = False) ->
     after = text[start + len(name) : start + len(name) + 16]
     if after[:1] in {"'", "\u2019"} or words[0] in word_list("called", "never") or name.endswith(("'s", "\u2019s")):
         return 0
-    next_word = next(iter(after.split(maxsplit=1)), "").lower()
+    next_word = next(iter(after.split(maxsplit=1)), "").lower().rstrip(",.!")
     follows = _ENDS.match(after) is not None or next_word in word_list("called", "follows")
     if sure:
         fits = _may_be_given(name, words, follows=follows)

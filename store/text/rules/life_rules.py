@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from store.text.rules.gazetteer import word_list
+from store.text.rules.gazetteer import name_list, word_list
 from store.text.rules.model import Tier
 from store.text.rules.rule import (
     BEGINS,
@@ -14,6 +14,7 @@ from store.text.rules.rule import (
     compile_phrase,
     compile_value,
 )
+from store.text.rules.vocabulary import is_given_name, known_places
 
 RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
 RELATIONS = any_of(RELATION_WORDS)
@@ -71,7 +72,7 @@ _GERMAN = (
     r"|(?:seit|mit) [^.,;!?\n]{1,30}?)){0,2}"
 )
 _GERMAN_HOMES = (
-    f"(?:ich (?:wohne|lebe)|wir (?:wohnen|leben)|und (?:wohne|lebe)){_GERMAN} in"
+    f"(?:ich (?:wohne|lebe)|wir (?:wohnen|leben)|(?:und |(?<=,\\s))(?:wohne|lebe)){_GERMAN} in"
     "|(?:jetzt|nun|inzwischen|mittlerweile|derzeit|aktuell|seit [^.,;!?\\n]{1,30}?) (?:(?:wohne|lebe) ich|(?:wohnen"
     f"|leben) wir){_GERMAN} in"
     "|(?:ich bin|wir sind)(?: (?:jetzt|gerade|inzwischen|schon|vor kurzem|letzte[ns]? \\w{2,12}|im \\w{3,10})){0,2}"
@@ -81,9 +82,10 @@ _HOMES_ELSEWHERE = (
     "(?:j'habite|je vis|nous habitons|nous vivons)(?: maintenant| actuellement| toujours)? \u00e0"
     r"|(?<!no\s)(?<!non\s)viv(?:o|imos|iamo)(?: ahora| actualmente| adesso| ora)? (?:en|a)"
     "|(?:ik woon|wij wonen|we wonen)(?: nu| al jaren| nog)? in"
+    "|j'ai (?:emm|d\u00e9m)\u00e9nag\u00e9 \u00e0|(?:me he|nos hemos) mudado a|mi sono trasferit[oa] a"
 )
 _GERMAN_ORIGINS = (
-    "ich (?:komme|stamme)(?: urspr\u00fcnglich| eigentlich)? aus"
+    "(?:ich|und) (?:komme|stamme)(?: urspr\u00fcnglich| eigentlich)? aus"
     "|ich (?:bin|wurde) in(?= [^.,;!?\\n]{2,40} (?:geboren|aufgewachsen)\\b)"
 )
 _ORIGINS_ELSEWHERE = (
@@ -124,7 +126,7 @@ _HERE = (
 )
 _EMPLOYERS = "|".join(
     (
-        f"i{_NOW} work(?: {_HERE})? (?:at|for)",
+        f"i{_NOW} work(?: {_HERE})? (?:at|for|@)",
         f"{_NOT} work (?:at|for) {_OTHER},? but (?:at|for)",
         f"i{HAVE_JUST} started(?: working)? (?:at|for)",
         f"{BEGINS}(?:just )?started(?: working)? (?:at|for)(?= (?-i:[A-Z]))",
@@ -133,7 +135,8 @@ _EMPLOYERS = "|".join(
         f"i(?:'ve| have) (?:been at|worked (?:at|for)){_YEARS}",
         f"{_NEW_JOB} (?:at|with)",
         "(?:i|i've)(?: just| recently)? (?:was|got|been|have been|am|'m) hired (?:by|at)",
-        "i(?:'ve| have)(?: just| recently)? joined(?= (?-i:[A-Z])[\\w&-]{1,20} as an? )",
+        f"{BEGINS}(?:just |finally )?got hired (?:by|at)(?= (?-i:[A-Z]))",
+        f"i(?:'ve| have)?(?: just| recently)? joined(?= (?-i:[A-Z])[\\w&-]{{1,20}} as {JOB})",
         "my (?:employer|company|workplace) is(?: called)?",
         "i (?:teach|lecture|intern|consult) (?:at|for)",
         f"{BEGINS}(?:currently|now) (?:working|employed) (?:at|for)(?= (?-i:[A-Z]))",
@@ -251,7 +254,7 @@ _ORIGIN = Rule(
     compile_phrase(
         f"(?:{_WE_ARE}(?: originally)?|(?:i|we)(?: originally)? come) from|(?:i was|{BEGINS}) ?born (?:in|on) (?:\\d"
         f"|(?-i:[A-Z])\\w{{2,8}} \\d)[\\w\\s]{{0,14}} in|i was (?:born|(?:born and )?(?:raised|bred)"
-        f"|brought up) in|i grew up in"
+        f"|brought up) in|i grew up in|{_I_AM} [^.,!?;\\n]{{2,40}},? (?:but|and) grew up in"
         f"|(?:{_I_AM} |{BEGINS})(?-i:[A-Z])\\w{{1,12}}(?:an|ish|ese|ch)(?:,| and) (?:i'm |originally ){{0,2}}from"
         r"|my (?:hometown|home town) is|(?:live|living|based|work) [^.,!?;\n]{2,50}, (?:but |and )?originally from"
         f"|{BEGINS}originally from"
@@ -296,6 +299,16 @@ _EMPLOYER = Rule(
 )
 
 
+_COMPANY = compile_value(r"(?-i:[A-Z])[\w&.-]{0,30}[\w&](?: (?:& )?(?-i:[A-Z])[\w&-]{1,24}){0,2}")
+
+
+def _name_company(said: str) -> tuple[str, ...]:
+    """Return an employer, nothing where the word is a place or a person: "Trabajo en Madrid"."""
+    low = said.casefold()
+    other = low in known_places() or is_given_name(low)
+    return () if other and low not in name_list("organisations") else (said,)
+
+
 def name_diet(said: str) -> tuple[str]:
     """Return the diet that a word is short for."""
     return ("vegetarian" if said.casefold() == "veggie" else said,)
@@ -318,6 +331,26 @@ _CONDITION = Rule(
     needs=("have", "i've", "suffer", "live with", "diagnosed", "my "),
     many=True,
     pattern=compile_value(CONDITIONS),
+)
+
+_ALLERGIC = Rule(
+    compile_phrase(
+        f"{_I_AM}(?: also)?(?: very| severely| badly| deathly| highly| terribly| mildly| slightly| extremely)?"
+        f" allergic (?:to|against)(?! {_FIGURATIVE})"
+        f"|{BEGINS}(?:(?:very|severely|badly|deathly) )?allergic to(?! {_FIGURATIVE})"
+        f"|my(?: food)? allergies(?: include|:)(?! {_FIGURATIVE})"
+        "|i have allergies to"
+        "|(?:i have|i've got|i've)(?: an?)?(?: \\w{2,10})? allergy (?:to|against)"
+    ),
+    "user_allergy",
+    "allergy",
+    "allergy",
+    Tier.L0,
+    0.95,
+    "{who} is allergic to {value}.",
+    needs=("allergic", "allergy to", "allergy against", "allergies"),
+    shape=ValueShape.LIST,
+    many=True,
 )
 
 
@@ -354,7 +387,11 @@ def _name_twins(place: int) -> Rule:
 
 LIFE_RULES = (
     _HOME,
-    replace(_HOME, opening=compile_phrase(_HOMES_ELSEWHERE), needs=("habit", "vis ", "viv", "woon", "wonen")),
+    replace(
+        _HOME,
+        opening=compile_phrase(_HOMES_ELSEWHERE),
+        needs=("habit", "vis ", "viv", "woon", "wonen", "m\u00e9nag", "mudado", "trasferit"),
+    ),
     replace(
         _HOME,
         opening=compile_phrase(_GERMAN_HOMES),
@@ -391,14 +428,33 @@ LIFE_RULES = (
     replace(
         _EMPLOYER,
         opening=compile_phrase(
+            "(?:je travaille(?: maintenant| actuellement)? chez|(?<!no\\s)trabajo(?: ahora| actualmente)? para"
+            "|(?<!non\\s)lavoro(?: ora| adesso)? (?:per|presso)|ik werk(?: nu)? (?:bij|voor))(?= (?-i:[A-Z]))"
+        ),
+        needs=("travaille", "trabajo", "lavoro", "werk "),
+        pattern=_COMPANY,
+        ends=_name_company,
+    ),
+    replace(
+        _EMPLOYER,
+        opening=compile_phrase(
+            "(?:(?<!no\\s)trabajo(?: ahora| actualmente)? en|(?<!non\\s)lavoro(?: ora| adesso)? in)(?= (?-i:[A-Z]))"
+        ),
+        needs=("trabajo", "lavoro"),
+        pattern=_COMPANY,
+        among=name_list("organisations"),
+    ),
+    replace(
+        _EMPLOYER,
+        opening=compile_phrase(
             f"(?:{_I_AM}{_NOW}(?: working as)?|i{_NOW} work(?: {_HERE})? as)(?= an? ) {JOB} (?:at|for|with)"
         ),
         needs=_A_JOB,
     ),
     Rule(
         compile_phrase(
-            f"i (?:earn|make) (?:my|a) living as|i(?:'ve| have)(?: just"
-            f"| recently)? joined [^.,;!?\\n]{{1,40}}? as(?= an? )"
+            f"i (?:earn|make) (?:my|a) living as|i(?:'ve| have)?(?: just"
+            f"| recently)? joined [^.,;!?\\n]{{1,40}}? as(?= {JOB})"
             f"|{BEGINS}(?:currently|now) (?:working|employed)(?: (?:at|for|by|with) [^.,;!?\\n]{{1,40}}?)? as(?= an? )"
             f"|{_I_AM}{_NOW} (?:working|employed)(?: (?:at|for|by|with) [^.,;!?\\n]{{1,40}}?)? as"
             f"|i{_NOW} work(?: {_HERE})?(?: (?:at|for|with) [^.,;!?\\n]{{1,40}}?)? as|(?:{_I_AM}"
@@ -444,7 +500,7 @@ LIFE_RULES = (
     Rule(
         compile_phrase(
             "my (?:birthday|bday|b-day|date of birth|dob)(?: is|'s| falls)(?: actually| really| now)?(?: on)?"
-            "|i was born on(?= [^.,;!?\\n]{0,20}\\d)"
+            "|i was born on(?= [^.,;!?\\n]{0,20}\\d)|i(?:'ll| will|'m)? turn(?:ing)? \\d{1,3} on"
         ),
         "user_birthday",
         "birthday",
@@ -452,7 +508,7 @@ LIFE_RULES = (
         Tier.L0,
         0.95,
         "{who}'s birthday is {value}.",
-        needs=("birthday", "born on", "bday", "b-day", "date of birth", "dob"),
+        needs=("birthday", "born on", "bday", "b-day", "date of birth", "dob", " turn"),
         shape=ValueShape.DAY,
     ),
     Rule(
@@ -470,24 +526,14 @@ LIFE_RULES = (
         needs=("old", "turned", "i'm ", "i am "),
         pattern=_AGE,
     ),
-    Rule(
-        compile_phrase(
-            f"{_I_AM}(?: also)?(?: very| severely| badly| deathly| highly| terribly| mildly| slightly| extremely)?"
-            f" allergic (?:to|against)(?! {_FIGURATIVE})"
-            f"|{BEGINS}(?:(?:very|severely|badly|deathly) )?allergic to(?! {_FIGURATIVE})"
-            f"|my(?: food)? allergies(?: include|:)(?! {_FIGURATIVE})"
-            "|i have allergies to"
-            "|(?:i have|i've got|i've)(?: an?)?(?: \\w{2,10})? allergy (?:to|against)"
+    _ALLERGIC,
+    replace(
+        _ALLERGIC,
+        opening=compile_phrase(
+            "je suis allergique (?:aux?|\u00e0 la|\u00e0)|(?<!no\\s)soy al[e\u00e9]rgic[oa] a(?: los| las| la|l)?"
+            "|(?<!non\\s)sono allergic[oa] (?:a|al|alla|alle|ai|agli)|ik ben allergisch voor"
         ),
-        "user_allergy",
-        "allergy",
-        "allergy",
-        Tier.L0,
-        0.95,
-        "{who} is allergic to {value}.",
-        needs=("allergic", "allergy to", "allergy against", "allergies"),
-        shape=ValueShape.LIST,
-        many=True,
+        needs=("allergi", "al\u00e9rgi"),
     ),
     Rule(
         compile_phrase("(?:i have|i've got|i've)(?: also)?(?: an?)?(?: severe| bad| mild| slight| strong| serious)?"),

@@ -15,7 +15,7 @@ _DONE = {
     "wrote": "wrote",
     "repaired": "repaired|fixed|mended",
     "replaced": "replaced",
-    "joined": "joined|signed up for",
+    "joined": "signed up for",
     "attended": "attended",
     "adopted": "adopted",
     "planted": "planted",
@@ -63,6 +63,12 @@ LIST_RULES = (
         "visited",
         rf"{_DID} (?:visited|toured)(?![^.,;!?\n]{{1,40}}\b(?:website|page|site|link|url)\b){_DETERMINER}",
         "visited|toured",
+    ),
+    _list_rule(
+        "joined",
+        f"{_DID} joined(?! (?:the |an? |your |our |this )?(?:\\w+ )?(?:meeting|call|stand-?up|queue|line|channel|chat"
+        f"|session|lobby|server|wi-?fi|network|room|webinar|thread|zoom|late|in)\\b){_DETERMINER}",
+        "joined",
     ),
     # Not "ordered Kim to leave" and "ordered the files by date".
     _list_rule("bought", rf"{_DID} ordered(?! my\b)(?![^.,;!?\n]{{1,80}} (?:to|by)\b){_DETERMINER}", "ordered"),

@@ -97,6 +97,7 @@ _FACTIVE = re.compile(
     r"|\b(?:doctors?|gp|allergist|specialist|tests?|results?) (?:says?|said|confirmed|told me|shows?"
     r"|showed)(?: that)? *$"
     r"|\b(?:know|knows|knew|remember|remembers|remind|aware|because|since)(?: that)? *$|\bthe fact that *$"
+    r"|\bforg(?:et|ot|etting) to (?:mention|say|add|tell(?: you)?)\b"
     r"|\b(?:contrary to|despite|unlike|no matter) what [^.!?\n]{1,60}, *$",
     re.IGNORECASE,
 )
@@ -132,6 +133,15 @@ _REPORTED = re.compile(
     r"|\b(?:hypothetically|theoretically|in theory|supposedly|allegedly"
     r"|rumou?r has it"
     r"|imagine|suppose|supposing|pretend|assuming)\b|\b(?:no|nope|false|wrong|untrue|nonsense|lies?)\s*:\s*$",
+    re.IGNORECASE,
+)
+# "Forget that I live in Bonn", "delete the note that my wife is Ana", not "don't forget that I live in Bonn".
+_TO_FORGET = re.compile(
+    r"(?<!n['\u2019]t )(?<!nt )(?<!not )(?<!never )(?<!ever )(?<!to )(?<!i )(?<!and )\bforget\b|\byou to forget\b"
+    r"|\b(?:delete|remove|erase|drop|wipe) (?:the|any|that|this|every|your|all) (?:facts?|notes?|memor(?:y|ies)"
+    r"|entr(?:y|ies)|information|info|records?|bits?|parts?|lines?)\b|(?:n['\u2019]t|\bnot|\bnever) (?:remember"
+    r"|keep in mind)\b|\bstop (?:remember|stor|sav|keep|record|assum)ing\b"
+    r"|\b(?:vergiss|vergessen sie|l\u00f6sche?|oublie[sz]?|olvida|dimentica|vergeet)\b",
     re.IGNORECASE,
 )
 # A clause that describes what is before it: "what I like", "the people I work for".
@@ -172,7 +182,8 @@ _DENIED_AFTER = re.compile(
     r"|german|spanish|italian|dutch"
     r"|english|japanese|latin|portuguese|polish|russian|chinese)\W*$|said no ?(?:one|body)|if (?:only|i (?:was|were"
     r"|had|could))|in (?:my|an?|the) (?:dreams?|nightmares?"
-    r"|novel|story|imagination|game|head|mind|parallel universe)|as if\b|yeah right)",
+    r"|novel|story|imagination|game|head|mind|parallel universe)|as if\b|yeah right|no more\W*$|(?:apparently"
+    r"|supposedly|allegedly)\W*$)",
     re.IGNORECASE,
 )
 _SAID_AFTER = re.compile(
@@ -231,7 +242,8 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
     if _is_meant_otherwise(before, text, start):
         return False
     clause = _last_clause(before)
-    if not _FACTIVE.search(before) and (_REPORTED.search(before) or _GOVERNED.search(clause)):
+    governed = _REPORTED.search(before) or _GOVERNED.search(clause)
+    if _TO_FORGET.search(clause) or (governed and not _FACTIVE.search(before)):
         return False
     rest, asked = _read_rest(text, end)
     if asked and clause.strip() and _ASKS.match(before):
@@ -306,12 +318,14 @@ def _read_rest(text: str, end: int) -> tuple[str, bool]:
 
 
 def is_supposed(text: str, start: int) -> bool:
-    """Return whether the words before a clause only ask, suppose or report it: "if I", "she says I".
+    """Return whether the words before a clause only ask, suppose, report or forget it: "if I", "she says I".
 
     Some do so only before "I" and "we": "I have my sister Maud here" tells her name.
     """
-    found = _SUPPOSED.search(text[max(0, start - _SUPPOSED_LENGTH) : start])
-    return found is not None and (found.group("of_us") is None or text[start] in "IiWw")
+    before = text[max(0, start - _SUPPOSED_LENGTH) : start]
+    found = _SUPPOSED.search(before)
+    supposed = found is not None and (found.group("of_us") is None or text[start] in "IiWw")
+    return supposed or _TO_FORGET.search(_last_clause(_ENDS.split(before)[-1])) is not None
 
 
 def is_plainly_told(text: str, start: int, end: int) -> bool:
