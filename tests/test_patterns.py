@@ -23,9 +23,12 @@ re.compile = keep_pattern
 for module in sys.argv[1:]:
     importlib.import_module(module)
 re.purge()
+ends_with_backspace = compile_pattern(r"[\w)]\x08")
 possessive = compile_pattern(r"[*+?}]\+|\(\?>")
 for pattern, flags in patterns:
     print(end=f"{chr(0)}{pattern!r:.200}{chr(10)}")
+    if ends_with_backspace.search(str(pattern)):
+        print("BACKSPACE")
     if possessive.search(str(pattern)):
         compile_pattern(pattern, flags | re.DEBUG)
 """
@@ -64,3 +67,5 @@ def test_no_pattern_repeats_a_group_possessively() -> None:
     patterns = told.stdout.split("\0")[1:]
     assert len(patterns) > 300
     assert [one.partition("\n")[0] for one in patterns if repeats_a_group(one)] == []
+    # "\\b" of a string that is not raw: it was meant as the end of a word.
+    assert [one.partition("\n")[0] for one in patterns if "\nBACKSPACE\n" in one] == []

@@ -214,7 +214,7 @@ _DENIALS = (
         rf"|i (?:don't|do not){_NOW} (?:like|love|enjoy)(?=[^.,;!?\n]{{1,100}} any ?(?:more|longer)\b)"
         "|(?:i'm|i am) no longer (?:fond of|into|a fan of)"
         f"|(?:i(?:'ve| have)?|{BEGINS}) ?(?:gone|went) off(?! (?:the|my|an?|vegan)\\b)"
-        "|(?:i'm|i am) not (?:into|fond of|a fan of)(?=[^.,;!?\n]{1,60} any ?(?:more|longer)\b)"
+        r"|(?:i'm|i am) not (?:into|fond of|a fan of)(?=[^.,;!?\n]{1,60} any ?(?:more|longer)\b)"
         "|(?:i(?:'ve| have)? lost (?:all |my )?interest in|(?:i'm|i am) done with)"
         "(?! (?:the|my|our|this|that|these|those|it|all|work|school|everything|being)\\b)",
         "{who} has no liking for {value}.",

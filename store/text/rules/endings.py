@@ -15,7 +15,7 @@ from store.text.rules.facts import MINED_ROLE, SOMEBODY
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
 from store.text.rules.retractions import find_unstated, takes_back_message_before
-from store.text.rules.rule import HAVE_JUST, any_of, compile_value, drop_apostrophes
+from store.text.rules.rule import HAVE_JUST, any_of, compile_value, drop_apostrophes, stop_at_pictures
 from store.text.rules.statements import is_stated
 
 #: Most endings of one message that are read.
@@ -197,12 +197,13 @@ def find_endings(message: MessageText, ordinal: int) -> list[Ending]:
         return []
     taken_back = takes_back_message_before(message.content)
     first = [] if taken_back is None else [Ending(ordinal, (), TextSpan(*taken_back))]
-    low = drop_apostrophes(message.content.lower())
+    content = stop_at_pictures(message.content)
+    low = drop_apostrophes(content.lower())
     needed = ((pattern, one) for pattern, needs, one in _READY if any(need in low for need in needs))
-    patterns = [(pattern, one) for pattern, one in needed if pattern.search(message.content)]
+    patterns = [(pattern, one) for pattern, one in needed if pattern.search(content)]
     if not patterns:
         return first
-    said = mask_spans(message.content, find_unstated(message.content, message.name))
+    said = mask_spans(content, find_unstated(message.content, message.name))
     found = islice(_iterate_endings(said, ordinal, patterns), MOST)
     return [*first, *sorted(found, key=lambda ending: ending.span)]
 

@@ -17,7 +17,7 @@ from store.text.rules.low_values import find_low_employer, find_low_name, find_l
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import cut_list, name_object, split_list
 from store.text.rules.retractions import find_unstated
-from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes
+from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes, stop_at_pictures
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
@@ -37,12 +37,10 @@ _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
 _NAMED = _NAMES | {ValueShape.THING}
 #: The subject of a fact whose speaker has no name.
 SOMEBODY = "The user"
-#: Pictures that people write behind a value.
-_EMOJI = "\u2600-\u27bf\u2b50\U0001f000-\U0001faff"
 _SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
-_VALUE_END = re.compile(rf"[\n\r\0.!?,;{_EMOJI}]")
+_VALUE_END = re.compile(r"[\n\r\0.!?,;]")
 # "I work at St. Vincent": the full stop ends no sentence.
-_THING_END = re.compile(rf"[\n\r\0!?,;{_EMOJI}]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
+_THING_END = re.compile(r"[\n\r\0!?,;]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
 # "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
 _NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|cause|cuz|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
 _LONG_AGO = re.compile(
@@ -58,8 +56,8 @@ _AFTER_THING = re.compile(
     re.IGNORECASE,
 )
 _AFTER_ROLE = re.compile(
-    rf"{SPACE}(?:at|for|with|in(?= (?-i:[A-Z]))|these days|nowadays|right now"
-    rf"|at the moment)\b",
+    rf"{SPACE}(?:at|for|with|in(?= (?-i:[A-Z]))|yesterday|last (?:week|month|year|spring|summer|autumn|winter)"
+    rf"|these days|nowadays|right now|at the moment)\b",
     re.IGNORECASE,
 )
 # "hiking", "trail running", not "the thing".
@@ -99,7 +97,7 @@ _TRAILING = re.compile(
     re.IGNORECASE,
 )
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
-_ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(rf"[\n\r\0.!?;{_EMOJI}]")}
+_ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(r"[\n\r\0.!?;]")}
 _COPULA = re.compile(r"\b(?:is|called|named|hei(?:\u00df|ss)t)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 #: What people call those for whom there is a longer word.
@@ -124,14 +122,16 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
     """
     if message.role != MINED_ROLE:
         return []
+    unstated = message.content
+    message = replace(message, content=stop_at_pictures(message.content))
     low = drop_apostrophes(message.content.lower())
     needed = (rule for rule, needs in _NEEDED if any(need in low for need in needs))
     rules = [rule for rule in needed if rule.opening.search(message.content)]
-    said = mask_spans(message.content, find_unstated(message.content, message.name)) if rules else ""
+    said = mask_spans(message.content, find_unstated(unstated, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
     if rules or VALUE_FIRST_SIGNS.search(message.content):
         found += _find_inverse(
-            message, ordinal, said or mask_spans(message.content, find_unstated(message.content, message.name))
+            message, ordinal, said or mask_spans(message.content, find_unstated(unstated, message.name))
         )
     for one in find_introductions(message.content, message.name)[:1]:
         found += _build_facts(OWN_NAME, message, ordinal, {}, TextSpan(one.start, one.end))

@@ -63,11 +63,12 @@ _HERE = (
 _ALONE = re.compile(
     r"(?i:this is|it['\u2019]s|it is|hier ist|hier spricht|ici)?\s{0,3}(?P<name>[^\W\d_a-z][^\W\d_]{1,31})" + _HERE
 )
-# "Du kannst mich Steffi nennen."
+# "Du kannst mich Steffi nennen.", "Hallo, hier ist Steffi."
 _NAMED_LAST = re.compile(
-    r"(?i:\b(?:du (?:kannst|darfst)|ihr (?:k\u00f6nnt|d\u00fcrft)|sie (?:k\u00f6nnen|d\u00fcrfen)) mich"
-    r" (?:gerne? |einfach )?)"
-    r"(?P<name>[^\W\d_a-z][^\W\d_]{1,31})(?= nennen\b)"
+    r"(?:(?P<called>(?i:\b(?:du (?:kannst|darfst)|ihr (?:k\u00f6nnt|d\u00fcrft)|sie (?:k\u00f6nnen|d\u00fcrfen)) mich"
+    r" (?:gerne? |einfach )?))"
+    r"|\A\W{0,3}(?i:(?:hallo|hi|hey|moin|servus|guten \w{2,6})(?: \w{2,8})?[\s,.!-]{1,3}hier (?:ist|spricht)) )"
+    r"(?P<name>[^\W\d_a-z][^\W\d_]{1,31})(?(called)(?= nennen\b)|(?=\s*[.,!:\n]|\s*$))"
 )
 #: Few messages have the words behind the name: 33 -> 2 us for one without.
 _SAYS_HERE = re.compile(_HERE)
@@ -128,7 +129,7 @@ def _find_all(text: str) -> Iterator[Introduction]:
 
 def _find_before(text: str) -> Iterator[Introduction]:
     """Yield the names whose phrase ends behind them: "Kate here", "Du kannst mich Petra nennen"."""
-    for match in _NAMED_LAST.finditer(text) if " nennen" in text else ():
+    for match in _NAMED_LAST.finditer(text) if " nennen" in text or "hier " in text else ():
         if is_given_name(match["name"].lower()):
             yield Introduction(match.start(), *match.span("name"))
     for match in _ALONE.finditer(text) if _SAYS_HERE.search(text) else ():

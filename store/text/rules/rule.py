@@ -11,6 +11,8 @@ SPACE = r"[ \t\u00a0]{1,3}"
 _APOSTROPHE = "['\u2019]"
 # People write "im", "ive", "dont" and "my names", not "were" for "we're".
 _IN_PATTERN = re.compile(r"'(?P<optional>(?=(?:m|ve|s|t)(?!\w)))?")
+#: Emoji, without the signs that prompts and test reports begin with.
+_PICTURE = re.compile("[\u2600-\u2712\u2728-\u275a\u2763\u2764\u2b50\ufe0f\U0001f000-\U0001faff]")
 _APOSTROPHES = str.maketrans("", "", "'\u2019")
 
 
@@ -78,6 +80,11 @@ def _allow_spellings(text: str) -> str:
 
 def _allow_apostrophe(found: re.Match[str]) -> str:
     return _APOSTROPHE if found["optional"] is None else f"{_APOSTROPHE}?"
+
+
+def stop_at_pictures(text: str) -> str:
+    """Return a text of the same length in which each emoji ends its sentence as a full stop does."""
+    return text if text.isascii() else _PICTURE.sub(".", text)
 
 
 def drop_apostrophes(text: str) -> str:
