@@ -219,8 +219,18 @@ async def _open_transaction(connection: AsyncConnection, settings: Settings, *, 
 
 def _build_opening(settings: Settings) -> str:
     """Return the statements that begin a transaction with these settings, each for this transaction alone."""
+    return f"begin; {_build_settings(settings)}"
+
+
+def _build_settings(settings: Settings) -> str:
     quoted = ((name.replace(".", '"."'), value.replace("'", "''")) for name, value in settings.items())
-    return "; ".join(["begin", *(f"""set local "{name}" = '{value}'""" for name, value in quoted)])
+    return "; ".join(f"""set local "{name}" = '{value}'""" for name, value in quoted)
+
+
+async def change_settings(connection: AsyncConnection, settings: Settings) -> None:
+    """Go on in a transaction of ONE_PLAN as if it had been opened with these settings instead."""
+    usual = (f"set local {name} to default" for name in ONE_PLAN if name not in settings)
+    await get_driver_connection(connection).execute("; ".join([*usual, _build_settings(settings)]))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.prompt_tokens import ESTIMATE
 from embeddings.protocol import Embedder, Reranker, TokenCounter, pin_model
 from store import identity
-from store.database import ONE_PLAN, Database, Settings
+from store.database import ONE_PLAN, Database, Settings, change_settings
 from store.database_outage import is_statement_timeout, may_pass
 from store.ledger.freshness import read_freshness
 from store.off_loop import run_off_loop
@@ -160,13 +160,15 @@ class Recaller:
         While the model works on the question, the arms that need no vector are queried. If it is done then, so are the
         others, and the pool is read. No connection waits for it.
         """
-        if state.begun is None or state.begun.work is None or _choose_settings(state) is not ONE_PLAN:
+        if state.begun is None or state.begun.work is None or filters.is_filtered(state.filters):
             return None
         self._question_embedder.phrase(state, model)
         await query_arms(connection, [arm for arm in arms if not arm.needs_vector], state, apart=False)
         if state.begun is None or not state.begun.is_done:
             return None
         await self._embed(state, model)
+        if (settings := _choose_settings(state)) is not ONE_PLAN:
+            await change_settings(connection, settings)
         await query_arms(connection, [arm for arm in arms if arm.needs_vector], state, apart=False)
         return await self._load_pool(connection, state, arms) if _has_tail(state) else None
 
