@@ -107,7 +107,7 @@ def bench_command(
 
     `attacks`: about forty bounded attacks by one tenant on a private stack, while another tenant writes 8 turns and
     asks 8 questions a second. Target: that tenant's p95 stays below three times its quiet p95 and 50 ms. An attack
-    that misses it is made three times, and the medians count.
+    that misses it is made three times, after more quiet, and the medians count.
 
     `console`: every page of the console in a browser (Debian's chromium), on a private stack with a bank of 100,000
     units and a ledger of 1,000,000 rows: first paint, all that the page shows, the largest answer to it.

@@ -3,7 +3,7 @@
 from afterturn_client.contract.banks import BankDetails, BankPage, ChangedBank, MadeBank
 from fastapi import APIRouter, Request, Response
 
-from producers.http.authentication import TenantCall
+from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
 from producers.http.reads import add_read
 from producers.http.requests import BankPlace, PathBank, json_response, read_body, read_parameters
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/api/v1", tags=["banks"])
         fails=LIMITED,
     ),
 )
-async def create_bank(request: Request, call: TenantCall) -> Response:
+async def create_bank(request: Request, call: HeavyCall) -> Response:
     made = await call.memory.create_bank(call.grant, await read_body(request))
     return json_response(made, 201 if made.created else 200)
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import astuple, dataclass, replace
+from statistics import fmean, median
 from typing import Any
 
 from rich.console import Group
@@ -26,6 +26,10 @@ class Baseline:
     turn_p95_ms: float
     recall_p95_ms: float
     stages_p95_s: float
+
+    def mean(self, other: "Baseline") -> "Baseline":
+        """Return the mean of two measurements."""
+        return Baseline(*(fmean(both) for both in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def turn_target_ms(self) -> float:

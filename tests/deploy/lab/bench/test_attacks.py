@@ -129,25 +129,30 @@ def test_each_attack_has_the_figures_of_others_and_the_quiet_ones_stand_beside_t
 
 
 @pytest.mark.parametrize(
-    "recalls, made, recall_p95_ms",
+    "recalls, recall_p95_ms, quiet_again, target_ms",
     [
-        ([350.0], 1, 350.0),
-        ([900.0, 100.0, 120.0], 3, 120.0),
-        ([900.0, 100.0, 800.0], 3, 800.0),
+        ([350.0], 350.0, 0, 350.0),
+        ([900.0, 100.0, 120.0], 120.0, 60.0, 290.0),
+        ([900.0, 100.0, 800.0], 800.0, 120.0, 380.0),
     ],
 )
-def test_an_attack_that_misses_is_made_three_times_and_the_medians_count(
-    recalls: list[float], made: int, recall_p95_ms: float, monkeypatch: pytest.MonkeyPatch
+def test_an_attack_that_misses_is_made_three_times_after_more_quiet_and_the_medians_count(
+    recalls: list[float], recall_p95_ms: float, quiet_again: float, target_ms: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter(recalls)
 
     async def make_once(_round: AttackRound, _attack: Attack) -> AttackReport:
         return replace(HELD, recall_p95_ms=next(left))
 
+    async def measure_baseline(*_: object) -> Baseline:
+        return replace(QUIET, recall_p95_ms=quiet_again)
+
     monkeypatch.setattr(AttackRound, "_make_once", make_once)
+    monkeypatch.setattr(run, "_measure_baseline", measure_baseline)
     nowhere = cast("TenantFactory", None)
-    report = asyncio.run(AttackRound(nowhere, Victim(0.0), QUIET).make(HELD.attack))
-    assert (report.made, report.recall_p95_ms, next(left, None)) == (made, recall_p95_ms, None)
+    report = asyncio.run(AttackRound(nowhere, Victim(0.0), QUIET, 24).make(HELD.attack))
+    assert (report.made, report.recall_p95_ms, next(left, None)) == (len(recalls), recall_p95_ms, None)
+    assert report.quiet.recall_target_ms == target_ms
 
 
 def test_no_failed_call_of_a_repeated_attack_is_outvoted() -> None:
