@@ -1,4 +1,4 @@
-"""Among 50,000 units of fifty banks, every way of asking reads the bank it asks, and no table in full."""
+"""Among 30,000 units of thirty banks, every way of asking reads the bank it asks, and no table in full."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from tests.store.conftest import NOON, settings_of
 # The rows are as many as they are in a memory of some age; fewer, and a planner may rightly read them all.
 pytestmark = [pytest.mark.slow, pytest.mark.untouched]
 
-BANKS, UNITS, USERS = 50, 1_000, 5
+BANKS, UNITS, USERS = 30, 1_000, 5
 HOST = identity.host_id("large")
 HOME = "bank-1"
 #: Rows that one question may read: words, vectors and units of its bank, some of them more than once.
