@@ -7,7 +7,7 @@ import typer
 from afterturn_client.contract.operators import SettledDelivery
 
 from deploy.cli import gateway_targets
-from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
+from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument, show_command
 from deploy.cli.ledger_rows import (
     BankFilter,
     BankOption,
@@ -19,7 +19,7 @@ from deploy.cli.ledger_rows import (
     YesOption,
 )
 from deploy.cli.operator_api import OperatorApi, read_answer
-from deploy.cli.operator_jobs import BulkChange, JobSelection, change_rows, print_jobs, print_turn_history
+from deploy.cli.operator_jobs import BulkChange, JobSelection, change_rows, print_jobs
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import print_json
 from deploy.cli.running_stack import find_running_stack
@@ -48,6 +48,7 @@ gateway_app.command("set")(gateway_targets.set_command)
 gateway_app.command("unset")(gateway_targets.unset_command)
 gateway_app.command("list-targets")(gateway_targets.list_command)
 gateway_app.command("reseal")(gateway_targets.reseal_command)
+gateway_app.command("show")(show_command)
 
 
 @gateway_app.command("list")
@@ -69,22 +70,6 @@ def list_command(
     states = state or list(State)
     selection = JobSelection(BankFilter(host, bank), states=states, category=category, older_than=older_than)
     print_jobs(OperatorApi(find_running_stack(data)), selection, limit, as_json=as_json)
-
-
-@gateway_app.command("show")
-def show_command(
-    turn: TurnArgument,
-    *,
-    host: HostOption = None,
-    bank: BankOption = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the state of a turn's delivery and its recorded steps.
-
-    **Example:** `afterturn gateway show monday/7`
-    """
-    print_turn_history(OperatorApi(find_running_stack(data)), turn, BankFilter(host, bank), as_json=as_json)
 
 
 @gateway_app.command("resolve")
