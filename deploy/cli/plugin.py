@@ -36,6 +36,7 @@ from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import CutoverError
 from producers.cutover.legacy import LegacyMemories
+from producers.cutover.lines import iterate_lines
 from producers.cutover.reverse import Reverse
 from producers.cutover.transfer import Import, check_export, export_memories
 from producers.cutover.verify import SAMPLE, Verify
@@ -221,10 +222,10 @@ def import_command(
         async with _open_plugin() as plugin, open_embedder(model) as vectors:
             run = Import(plugin, redaction, patience.total_seconds(), _print_line, embedder=vectors)
             with file.open("rb") as lines:
-                check_export(lines)
+                check_export(iterate_lines(lines))
                 lines.seek(0)
                 try:
-                    await run.run(lines)
+                    await run.run(iterate_lines(lines))
                 finally:
                     print_json(run.tally.as_json())
         return run.tally.imported == run.tally.total

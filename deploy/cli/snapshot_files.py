@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from deploy.cli.compression import zstd
 from producers.cutover.errors import UnusableFile
-from producers.cutover.lines import LONGEST_LINE, check_lines, parse_line, write_line
+from producers.cutover.lines import LONGEST_LINE, check_lines, iterate_lines, parse_line, write_line
 from producers.service.fields import NAME_BYTES
 from store.snapshot.heading import FORMAT
 
@@ -118,7 +118,7 @@ def open_snapshot(file: Path) -> Iterator[BinaryIO]:
         raise UnusableFile(f"{file} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
-def check_snapshot(lines: Iterable[bytes], names: set[str]) -> int:
+def check_snapshot(lines: BinaryIO, names: set[str]) -> int:
     """Read a whole snapshot and return how many events it has; add the names of its users to `names`.
 
     Raises UnusableFile for one that is cut off.
@@ -130,7 +130,7 @@ def check_snapshot(lines: Iterable[bytes], names: set[str]) -> int:
         names.update(name for name in told if isinstance(name, str) and 0 < len(name.encode()) <= NAME_BYTES)
         return "type" in kept
 
-    return check_lines(lines, FORMAT, look, "events")
+    return check_lines(iterate_lines(lines), FORMAT, look, "events")
 
 
 def is_snapshot(file: Path) -> bool:
@@ -143,7 +143,7 @@ def is_snapshot(file: Path) -> bool:
     return isinstance(told, dict) and "format" in told
 
 
-def iterate_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def iterate_events(lines: BinaryIO) -> Iterator[dict[str, Any]]:
     """Yield the events of a snapshot."""
     for batch in iterate_batches(lines, 0, 1000, 1_000_000):
         yield from batch
@@ -162,10 +162,10 @@ def read_rules(file: Path) -> list[Any]:
     return rules
 
 
-def iterate_batches(lines: Iterable[bytes], skipped: int, most: int, most_bytes: int) -> Iterator[list[dict[str, Any]]]:
+def iterate_batches(lines: BinaryIO, skipped: int, most: int, most_bytes: int) -> Iterator[list[dict[str, Any]]]:
     """Yield the events of a snapshot after the first `skipped` ones, in batches bounded in number and bytes."""
     batch, size, nth = list[dict[str, Any]](), 0, 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(iterate_lines(lines), 1):
         if number == 1 or (nth := nth + 1) <= skipped:
             continue
         event = parse_line(line, number)
@@ -209,9 +209,9 @@ class ParkedFile:
             self._unfinished.finish()
 
 
-def read_first_line(lines: Iterable[bytes]) -> dict[str, Any]:
+def read_first_line(lines: BinaryIO) -> dict[str, Any]:
     """Return the first line of a snapshot. Raises UnusableFile."""
-    for line in lines:
+    for line in iterate_lines(lines):
         return parse_line(line, 1)
     raise UnusableFile("the file is empty")
 

@@ -4,7 +4,7 @@ So a file that was cut off is detected, and one of another form is refused befor
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from producers.cutover.errors import UnusableFile
@@ -16,6 +16,12 @@ LONGEST_LINE = 16_777_216
 def write_line(out: BinaryIO, line: Mapping[str, Any]) -> None:
     """Write one line, in ASCII, so that no character in it can end the line."""
     out.write(json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n")
+
+
+def iterate_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long, which a small archive may hold, what `parse_line` refuses."""
+    while line := stream.readline(LONGEST_LINE + 1):
+        yield line
 
 
 def parse_line(line: bytes, number: int) -> dict[str, Any]:

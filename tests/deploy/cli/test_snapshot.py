@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 import pytest
@@ -19,8 +21,10 @@ from typer.testing import CliRunner
 from deploy.cli import snapshot_files
 from deploy.cli.app import build_cli
 from deploy.cli.compression import zstd
-from deploy.cli.snapshot_files import ParkedFile
+from deploy.cli.snapshot_files import ParkedFile, check_snapshot, iterate_events, open_snapshot, read_first_line
 from deploy.components.bootstrap import HOST
+from producers.cutover.errors import UnusableFile
+from producers.cutover.lines import LONGEST_LINE
 from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
 from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
@@ -260,6 +264,27 @@ async def test_a_full_disk_and_a_damaged_archive_are_said_of_the_file_that_has_i
     await busy.answer("snapshot", "export", str(packed), *BOTH)
     nowhere = await busy.run("snapshot", "export", str(tmp_path / "none" / "x.jsonl"), *BOTH)
     assert (nowhere.exit_code, "No such file" in nowhere.stderr) == (1, True), nowhere.stderr
+
+
+@pytest.mark.parametrize(
+    "read", [lambda lines: check_snapshot(lines, set()), read_first_line, lambda lines: list(iterate_events(lines))]
+)
+def test_a_small_archive_of_one_endless_line_is_refused_within_little_memory(
+    tmp_path: Path, read: Callable[[BinaryIO], object]
+) -> None:
+    file, longest = tmp_path / "bomb.jsonl.zst", LONGEST_LINE
+    with zstd.open(file, "wb") as out:
+        out.write(b'{"format": "afterturn-snapshot"}\n' if read is not read_first_line else b"")
+        for _ in range(8):
+            out.write(b"0" * longest)
+    assert file.stat().st_size < longest // 100
+    tracemalloc.start()
+    try:
+        with open_snapshot(file) as lines, pytest.raises(UnusableFile, match=f"at most {longest} bytes"):
+            read(lines)
+        assert tracemalloc.get_traced_memory()[1] < 4 * longest
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_was_parked_before_an_interruption_is_in_the_file_when_the_import_goes_on(tmp_path: Path) -> None:
