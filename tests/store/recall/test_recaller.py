@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from afterturn_client.contract.freshness import UNWRITTEN
 from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.database import ONE_PLAN, Settings
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall import ranking, recaller
@@ -189,7 +191,11 @@ async def test_no_transaction_waits_for_a_question_that_is_embedded_beside_it(me
     assert len(lent) == 2
 
 
-async def test_where_the_model_is_done_in_time_one_transaction_prepares_and_searches(memory: Memory) -> None:
+@pytest.mark.parametrize("settings", [ONE_PLAN, {"enable_sort": "off", "ivfflat.probes": "2"}])
+async def test_where_the_model_is_done_in_time_one_transaction_prepares_and_searches(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(recaller, "_choose_settings", lambda _state: settings)
     await memory.say(*CHATTER)
     await memory.embed_all()
     before = await memory.ask("Who watered the plants?", explain=True)
@@ -198,12 +204,21 @@ async def test_where_the_model_is_done_in_time_one_transaction_prepares_and_sear
     async def known(_texts: list[str]) -> object:
         return np.stack([vector])
 
+    told = list[str]()
+
+    async def query(connection: AsyncConnection, *about: Any, **more: Any) -> None:
+        found = await connection.exec_driver_sql("select current_setting('plan_cache_mode')")
+        told.append(str(found.scalar_one()))
+        await query_arms(connection, *about, **more)
+
+    monkeypatch.setattr(recaller, "query_arms", query)
     memory.embedder.embed = known  # type: ignore[assignment, method-assign] # it takes no time
     lent, pool = list[object](), memory.database._app.sync_engine.pool
     event.listen(pool, "checkout", lambda *_: lent.append(1))
     after = await memory.ask("Who watered the plants?", explain=True)
     assert len(lent) == 1
     assert (after.items, after.freshness, after.evidence) == (before.items, before.freshness, before.evidence)
+    assert told == ["force_generic_plan", settings.get("plan_cache_mode", "auto")]
     assert list(after.took) == list(before.took)  # steps are told in one order
 
 
