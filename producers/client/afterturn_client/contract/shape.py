@@ -16,7 +16,7 @@ def _describe_fields(schema: dict[str, Any], shape: type["Shape"]) -> None:
 
 
 @cache
-def _read_field_docs(shape: type["Shape"]) -> list[tuple[str, str]]:
+def _read_field_docs(shape: type[Any]) -> list[tuple[str, str]]:
     """Return the fields that a class adds, each with the docstring below it."""
     (read,) = ast.parse(inspect.getsource(shape)).body
     return [
