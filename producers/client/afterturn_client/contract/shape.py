@@ -3,7 +3,6 @@
 import ast
 import inspect
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -15,8 +14,7 @@ def _describe_fields(schema: dict[str, Any], shape: type["Shape"]) -> None:
         schema["properties"][name].setdefault("description", text)
 
 
-@cache
-def _read_field_docs(shape: type[Any]) -> list[tuple[str, str]]:
+def _read_field_docs(shape: type["Shape"]) -> list[tuple[str, str]]:
     """Return the fields that a class adds, each with the docstring below it."""
     (read,) = ast.parse(inspect.getsource(shape)).body
     return [
