@@ -137,12 +137,13 @@ class Notifier:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if self._fault:
+                await asyncio.sleep(BACK_OFF_S)
             try:
                 await self._send_pending()
             except FAULTS:
                 metrics.NOTIFICATIONS.labels("failed").inc()
                 self._wake.set()
-                await asyncio.sleep(BACK_OFF_S)
             await asyncio.sleep(SPACING_S)
 
     async def _send_pending(self) -> None:
