@@ -8,7 +8,8 @@ Google puts into it. A summary before the transcript is nobody's words.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
+from itertools import chain
 
 from afterturn_client.message_times import read_time
 
@@ -26,8 +27,12 @@ _DAY_S = 86_400
 _MEET_TIME = re.compile(rf"#*\s*{_CLOCK}\s*(?:\{{#[\d:]*\}})?\s*")
 _MEET_SIGN = re.compile(r"This editable transcript was computer generated|Transcription ended after \d\d:")
 _MEET_END = re.compile(r"[#*\s]*(?:Transcription ended after \d\d:|This editable transcript was computer).*")
-_MEET_HEADING = re.compile(r"[^:]{0,200}\bTranscript\s*")
-_MEET_BEGAN = re.compile(r"\((\d{4})-(\d\d)-(\d\d) (?:at )?(\d\d):(\d\d) GMT([+-]\d{1,2})?(?::(\d\d))?\)")
+#: A heading holds no colon but within a time, which is in the title of each transcript.
+_MEET_HEADING = re.compile(r"(?:[^:]|(?<=\d):(?=\d)){0,200}\bTranscript\s*")
+_MEET_BEGAN = re.compile(
+    r"\((?P<day>\d{4}-\d\d-\d\d) (?:at )?(?P<clock>\d\d:\d\d) GMT"
+    r"(?:(?P<sign>[+-])(?P<hours>1[0-4]|0?\d)(?::(?P<minutes>\d\d))?)?\)"
+)
 _BOLD = re.compile(r"\*\*([^*]{1,128}?):\*\*\s*")
 _FIRST_MINUTE_S = 60
 _LONGEST_HEAD = 200
@@ -129,14 +134,14 @@ def _find_meet_beginning(texts: Sequence[str]) -> int | None:
 
 def _find_meet_time(texts: Sequence[str]) -> datetime | None:
     """Return when the meeting began, as its title says, or else its day."""
-    for text in reversed(texts):
-        if found := _MEET_BEGAN.search(text):
-            zone = timezone(timedelta(hours=int(found[6] or 0)))
-            try:
-                return datetime(*map(int, found.groups()[:5]), tzinfo=zone).astimezone(UTC)  # type: ignore[misc,arg-type]
-            except ValueError:
-                return None
-    return next((at for text in reversed(texts) if (at := read_time(text)) is not None), None)
+    titles = filter(None, map(_MEET_BEGAN.search, reversed(texts)))
+    told = chain(map(_read_title, titles), map(read_time, reversed(texts)))
+    return next((at for at in told if at is not None), None)
+
+
+def _read_title(found: re.Match[str]) -> datetime | None:
+    zone = f"{found['sign'] or '+'}{found['hours'] or '0':0>2}:{found['minutes'] or '00'}"
+    return read_time(f"{found['day']}T{found['clock']}:00{zone}")
 
 
 def _read_clock(found: re.Match[str]) -> float:

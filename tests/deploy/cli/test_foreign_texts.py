@@ -31,6 +31,12 @@ def turns(text: str, **how: Any) -> list[list[tuple[str, str | None, Any]]]:
     ]
 
 
+def times(text: str, **how: Any) -> list[Any]:
+    """Return when each message of a text was said."""
+    read_ones = [one.turn for one in read(text, **how) if isinstance(one, ParsedTurn)]
+    return [one.timestamp for turn in read_ones for one in turn.messages if isinstance(one, Message)]
+
+
 def cue(times: str, *said: str, name: str = "") -> str:
     return "\n".join([*([name] if name else []), times, *said, "", ""])
 
@@ -97,16 +103,14 @@ def test_each_speaker_of_a_meeting_says_the_own_words_at_their_time(program: str
 
 
 def test_captions_of_zoom_count_from_the_first_words() -> None:
-    unknown, known = (
-        [one.turn for one in read(CAPTIONS, began=began) if isinstance(one, ParsedTurn)] for began in (None, TEN)
-    )
+    unknown = [one.turn for one in read(CAPTIONS) if isinstance(one, ParsedTurn)]
     assert turns(CAPTIONS) == [
         [("user", "Kim Berg", "I moved to Ghent & sold it.")],
         [("user", "Bo", "Oh!")],
         [("user", "Kim Berg", "Yes.")],
     ]
     assert [turn.metadata for turn in unknown] == [{"recording_offset": f"0:00:{at}"} for at in ("00", "05", "11")]
-    assert [one.timestamp for one in known[-1].messages] == [TEN + timedelta(seconds=11)]  # type: ignore[union-attr]
+    assert times(CAPTIONS, began=TEN)[-1] == TEN + timedelta(seconds=11)
 
 
 ZOOM_CHAT = (
@@ -138,8 +142,22 @@ def test_where_a_recording_does_not_say_when_it_began_the_place_in_it_is_kept(pr
         for began in (None, TEN)
     )
     assert [turn.metadata for turn in unknown] == [{"recording_offset": f"0:00:{at}"} for at in (12, 17, 17)]
-    assert {one.timestamp for turn in unknown for one in turn.messages} == {None}  # type: ignore[union-attr]
+    assert set(times(MEETINGS[program])) == {None}
     assert [turn.metadata for turn in known] == [None] * 3
+
+
+@each_row("zone, hour", [("", 10), ("+2", 8), ("+05:30", 4), ("+5:30", 4), ("-03:30", 13)])
+def test_a_meeting_of_google_begins_in_the_zone_of_its_title(zone: str, hour: int) -> None:
+    told = f"at 10:00 GMT{zone}"
+    began = TEN.replace(hour=hour, minute=30 if "30" in zone else 0)
+    for meeting in (MEET.replace("at 12:00 GMT+2", told), OLD_MEET.replace("at 10:00 GMT", told)):
+        assert times(meeting)[0] == began + timedelta(seconds=12)
+
+
+@each_row("title", ["2024-05-05 at 10:00 GMT+99", "2024-02-31 at 10:00 GMT", "0001-01-01 at 00:00 GMT+05:30"])
+def test_of_a_meeting_with_an_impossible_time_the_day_is_taken(title: str) -> None:
+    meeting = MEETINGS["meet"].replace("2024-05-05 at 12:00 GMT+2", title)
+    assert times(meeting)[0] == TEN.replace(hour=0) + timedelta(seconds=12)
 
 
 def test_in_a_meeting_a_person_named_as_an_assistant_is_a_person() -> None:
@@ -277,10 +295,8 @@ def test_times_and_sessions_of_an_agent_s_history_are_its_own() -> None:
         "aider 2024-05-05 10:00:00",
         "aider 2024-05-06 10:00:00",
     }
-    times = [one.turn.messages[0].timestamp for one in aider if isinstance(one, ParsedTurn)]  # type: ignore[union-attr]
-    assert times[0] == "2024-05-05T10:00:00Z"
-    [first, second] = [one.turn.messages[0] for one in read(SPECSTORY) if isinstance(one, ParsedTurn)]
-    assert (first.timestamp, second.timestamp) == ("2024-05-05T10:00:00Z", "2024-05-05T10:01:00Z")  # type: ignore[union-attr]
+    assert times(AIDER)[0] == "2024-05-05T10:00:00Z"
+    assert times(SPECSTORY) == [f"2024-05-05T10:{at}Z" for at in ("00:00", "00:05", "01:00")]
 
 
 MORE = {
