@@ -1,5 +1,6 @@
 """A broker that answers PING and takes no writes: it is seen, the work is done without it, and nothing is forgotten."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from uuid import UUID
 
@@ -99,6 +100,8 @@ async def test_a_user_who_may_set_flags_and_not_send_is_a_refusal_that_silences_
     )
     assert await picky.deliver([Stage.EXTRACTION], []) == "NoPermissionError"
     assert await picky.find_fault() == "NoPermissionError"
+    await asyncio.sleep(0.2)  # in which a second try would be made
+    assert sum(int(one["count"]) for one in operator.acl_log()) == 1
     assert await notifier.deliver([Stage.EXTRACTION], []) == ""
     assert operator.hlen(f"{SPACE}:{QUEUES[Stage.EXTRACTION]}.msgs") == 1
     await picky.close()
