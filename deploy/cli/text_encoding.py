@@ -5,7 +5,7 @@ import io
 from typing import BinaryIO, cast
 
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-#: How a file in UTF-32 begins, which is read by nobody.
+#: How a file in UTF-32 begins, which is not supported.
 _OTHER_MARK = codecs.BOM_UTF32_LE
 _PIECE = 65_536
 #: What stands for the first half of a last character, and is no UTF-8.
