@@ -1,6 +1,5 @@
 """Whether a text has at most so many characters is known without reading a long one."""
 
-import json
 import random
 import re
 from pathlib import Path
@@ -45,8 +44,8 @@ async def _count_pages(database: Database, host: UUID, condition: ColumnElement[
     async with database.tenant(host) as connection:
         compiled = query.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
         explained = f"explain (analyze, buffers, timing off, format json) {compiled}"
-        told: str = await get_driver_connection(connection).fetchval(explained)
-    ran = json.loads(told)[0]["Plan"]
+        [told] = await get_driver_connection(connection).fetchval(explained)
+    ran = told["Plan"]
     # A page that has left the cache is read, not hit.
     return int(ran["Shared Hit Blocks"]) + int(ran["Shared Read Blocks"])
 
