@@ -74,10 +74,15 @@ BANKS: ListOrder[ListedBank] = ListOrder("banks", lambda bank: (bank.bank,), (re
 
 async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
     """Return the whole name of the bank that a key's holder names. Raises PermissionDenied, Invalid if too long."""
-    space = grant.space
-    if not (grant.allows(bank) or (space.prefix and grant.allows(bank.removeprefix(space.prefix)))):
+    require_bank(grant, bank)
+    return fit_name(await banks.resolve(grant.host_id, grant.space, bank))
+
+
+def require_bank(grant: Grant, bank: str) -> None:
+    """Raise PermissionDenied for a name that names no bank which the key reaches."""
+    prefix = grant.space.prefix
+    if not (grant.allows(bank) or (prefix and grant.allows(bank.removeprefix(prefix)))):
         raise PermissionDenied("this key does not reach this bank" if grant.private_banks else NOT_PRIVATE)
-    return fit_name(await banks.resolve(grant.host_id, space, bank))
 
 
 async def reaches_bank(banks: Banks, grant: Grant, name: str) -> bool:

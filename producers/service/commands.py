@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 
 from producers.errors import FieldProblem, Invalid, PermissionDenied
 from producers.service.authorisation import Action, require_write
-from producers.service.banks import describe_keeper, resolve_speaker
+from producers.service.banks import describe_keeper, require_bank, resolve_speaker
 from producers.service.bodies import parse_body
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import Name
@@ -28,9 +28,9 @@ from producers.service.wire import RequestModel, WireModel
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from store import identity
-from store.errors import KeyReused, NotFound, TurnBusy
+from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.stages import READY_AT_ONCE, Stage
-from store.log.catalog import EventType
+from store.log.catalog import EVENTS, ID_FIELDS, Aggregate, EventType
 from store.memory.commanded import Command
 from store.memory.corrections import PINNED
 from store.memory.memories import NewMemory, id_of_text
@@ -116,10 +116,7 @@ class CommandCall:
 
     def uuid(self, name: str) -> UUID:
         """Return the UUID in a field. Raises Invalid."""
-        try:
-            return UUID(str(self.data[name]))
-        except (KeyError, ValueError):
-            raise _refuse(name, "must be a UUID") from None
+        return _parse_uuid(name, self.data.get(name))
 
 
 Result = dict[str, Any]
@@ -127,10 +124,29 @@ Handler = Callable[["Commands", CommandCall], Awaitable[Result]]
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceAction:
+    """An action that is a call of the service: its handler, and the fields that it takes.
+
+    `begins`: the aggregate that it makes, if it makes one: the version that the caller saw of it can only be 0.
+    """
+
+    handler: Handler
+    takes: frozenset[str] = frozenset()
+    begins: Aggregate | None = None
+
+    async def __call__(self, commands: "Commands", call: CommandCall) -> Result:
+        """Do it. Raises ConcurrencyError, and the errors of the handler."""
+        if self.begins is not None and call.expected:
+            raise ConcurrencyError(self.begins.value, call.expected, 0)
+        return await self.handler(commands, call)
+
+
+@dataclass(frozen=True, slots=True)
 class EventAction:
     """An action that is one event of the log: its type, what it needs, and the fields that name units that must live.
 
-    `id_field`: the id of what it makes, which may be left out. `texts`: fields without secrets.
+    `id_field`: the id of what it makes, which may be left out. `texts`: fields without secrets, which are not blank.
+    `others`: its fields beside those and the ids of its aggregate.
     """
 
     event: EventType
@@ -138,6 +154,17 @@ class EventAction:
     units: tuple[str, ...] = ()
     id_field: str | None = None
     texts: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The fields that hold the id of its aggregate."""
+        return ID_FIELDS[EVENTS[self.event].aggregate]
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The fields that it takes."""
+        return frozenset(self.ids + self.texts + self.others)
 
     async def __call__(self, commands: "Commands", call: CommandCall) -> Result:
         """Do it. Raises Invalid, NotFound, PermissionDenied, QuotaExceeded, and the errors of `apply_command`."""
@@ -172,13 +199,18 @@ class Commands:
 
     async def _run(self, call: CommandCall) -> Result:
         require_write(call.grant)
-        if (handler := ACTIONS.get(call.action)) is None:
+        if (action := ACTIONS.get(call.action)) is None:
             known = NOT_OFFERED.get(call.action, f"is no action; there are: {', '.join(sorted(ACTIONS))}")
             raise _refuse("action", known)
         if call.key is not None and not 0 < len(call.key) <= 128:  # noqa: PLR2004 - as the portal's table holds it
             raise _refuse("idempotency_key", "must have 1 to 128 characters")
         self._check_host(call)
-        return await handler(self, call)
+        if unknown := call.fields.keys() - action.takes:
+            known = ", ".join(sorted(action.takes)) or "nothing beside bankId"
+            raise Invalid(
+                *(FieldProblem(name, f"is not taken; {call.action} takes {known}") for name in sorted(unknown))
+            )
+        return await action(self, call)
 
     def _check_host(self, call: CommandCall) -> None:
         """Raise PermissionDenied where the data names another tenant than the credential's."""
@@ -190,7 +222,11 @@ class Commands:
         """Return the whole name of the bank that the call names. Raises Invalid, PermissionDenied."""
         told, grant = call.uuid("bankId"), call.grant
         known = await self._names.get((grant.host_id, grant.space, told)) if told.version == _DERIVED else None
-        return await self._dependencies.reach(grant, known or str(told))
+        if known is None:
+            return await self._dependencies.reach(grant, str(told))
+        # An own bank of the same name is another bank: the id says which.
+        require_bank(grant, known)
+        return known
 
     async def _read_name(self, place: tuple[UUID, Space, UUID]) -> str | None:
         return await self._dependencies.banks.name_of(*place)
@@ -201,8 +237,11 @@ class Commands:
         bank_id, fields = identity.bank_id(grant.host_id, bank), call.fields
         if action.id_field and fields.get(action.id_field) is None:
             fields[action.id_field] = str(call.derive_id(bank_id, "id") or uuid4())
+        fields |= {name: str(call.uuid(name)) for name in action.ids if name != action.id_field and name.endswith("Id")}
+        if action.id_field:
+            fields[action.id_field] = str(_parse_uuid(action.id_field, fields[action.id_field]))
         if "sessionId" in fields:
-            told = str(call.uuid("sessionId"))
+            told = fields["sessionId"]
             fields["sessionId"] = str(await self.find_session(grant.host_id, bank_id, UUID(told)))
             if action.event is EventType.SESSION_CREATED:
                 fields = {"sessionName": told, **fields}
@@ -223,11 +262,11 @@ class Commands:
         for name in action.texts:
             value = told.get(name)
             if isinstance(value, str):
+                if not value.strip():
+                    raise _refuse(name, "must not be blank")
                 limit_text(name, len(value.encode(errors="replace")), self._settings)
                 told[name] = await run_off_loop(len(value), redactor.redact_text, value)
                 size += len(told[name].encode(errors="replace"))
-        if "keptFrom" in told:
-            raise _refuse("keptFrom", "is of summaries that this service writes; messages replace the whole history")
         if "messages" in told:
             messages = self._check_messages(told["messages"])
             told["messages"] = await run_off_loop(measure_value(messages), redactor.redact_value, messages)
@@ -280,7 +319,7 @@ class Commands:
     async def update_bank(self, call: CommandCall) -> Result:
         """Change background and disposition of a bank."""
         bank, changes = await self.reach(call), call.fields
-        if not changes or set(changes) - {"background", "disposition"}:
+        if not changes:
             raise _refuse("data", "takes background and disposition")
         if not isinstance(changes.get("background", ""), str) or not isinstance(changes.get("disposition", {}), dict):
             raise _refuse("data", "background is a text, disposition an object")
@@ -313,8 +352,8 @@ class Commands:
     async def create_doc(self, call: CommandCall) -> Result:
         """Add a document with its text; the same text is the same document."""
         fields, bank = call.fields, await self.reach(call)
-        if set(fields) - {"originalText", "title", "metadata"} or "originalText" not in fields:
-            raise _refuse("data", "takes originalText, title and metadata: the document's id follows from its text")
+        if "originalText" not in fields:
+            raise _refuse("originalText", "is needed: the document's id follows from it")
         body = {"bank": bank, "content": fields["originalText"]}
         body |= {name: fields[name] for name in ("title", "metadata") if name in fields}
         added = await self.knowledge.add_document(call.grant, body)
@@ -332,8 +371,6 @@ class Commands:
     async def retain_unit(self, call: CommandCall) -> Result:
         """Retain a unit as a single memory: by its id, by the key, else by its text."""
         fields, grant = call.fields, call.grant
-        if set(fields) - {"unitId", "content", "factType", "metadata", "eventDate", "context"}:
-            raise _refuse("data", "takes unitId, content, factType, metadata, eventDate and context")
         given = {"content": fields.get("content"), "kind": fields.get("factType"), "metadata": fields.get("metadata")}
         given |= {"occurred_at": fields.get("eventDate"), "title": fields.get("context")}
         body = parse_body(MemoryBody, {name: value for name, value in given.items() if value is not None})
@@ -342,6 +379,8 @@ class Commands:
         redactor = Redactor.of(self._settings, grant)
         content = await run_off_loop(len(body.content), redactor.redact_text, body.content)
         bank = await self.reach(call)
+        if body.metadata.get(PINNED) == "true":
+            await self._dependencies.authorisation.require(grant, Action.PIN, bank)
         name, by = self._identify(call, identity.bank_id(grant.host_id, bank), content)
         memory = NewMemory(
             bank=bank,
@@ -377,17 +416,11 @@ class Commands:
 
         With `once` a unit that ended counts, too: a late retry does not bring it back. Raises KeyReused for another.
         """
-        place = grant.host_id, memory.bank
         try:
-            unit = await self._dependencies.memories.find(*place, memory.memory_id)
+            return await self._dependencies.memories.find_same(grant.host_id, memory)
         except NotFound:
-            lives = await self._list_lives(*place, memory.memory_id) if once else ()
+            lives = await self._list_lives(grant.host_id, memory.bank, memory.memory_id) if once else ()
             return lives[0] if lives else None
-        there = await self._dependencies.units.get(*place, unit)
-        told = {name: value for name, value in there.metadata.items() if name != PINNED}
-        if (there.text, there.kind, told) != (memory.content, memory.kind, dict(memory.metadata)):
-            raise KeyReused("another unit was retained under this id or key")
-        return unit
 
     async def _list_lives(self, host: UUID, bank: str, name: str) -> Sequence[UUID]:
         try:
@@ -396,11 +429,17 @@ class Commands:
             return ()
 
     async def delete_unit(self, call: CommandCall) -> Result:
-        """End a unit, with the facts that have no other source; or a reflection."""
-        name = "unitId" if "unitId" in call.data else "reflectionId"
+        """End a unit, with the facts that have no other source."""
+        return await self._delete(call, "unitId", Aggregate.UNIT)
+
+    async def delete_reflection(self, call: CommandCall) -> Result:
+        """End a reflection."""
+        return await self._delete(call, "reflectionId", Aggregate.REFLECTION)
+
+    async def _delete(self, call: CommandCall, name: str, only: Aggregate) -> Result:
         bank, unit = await self.reach(call), call.uuid(name)
         found = await self._find_unit(call.grant, bank, unit)
-        done = await self.revisions.forget(call.grant, bank, found, version=call.expected)
+        done = await self.revisions.forget(call.grant, bank, found, version=call.expected, only=only)
         ids = {"bankId": str(identity.bank_id(call.grant.host_id, bank)), name: str(found)}
         return {**ids, "position": done.position}
 
@@ -417,42 +456,67 @@ async def _refuse_replacement(_unit: UUID) -> None:
     raise TurnBusy("this unit is being retained by another request; try again")
 
 
+def _parse_uuid(name: str, told: Any) -> UUID:
+    try:
+        return UUID(str(told))
+    except ValueError:
+        raise _refuse(name, "must be a UUID") from None
+
+
 def _refuse(name: str, why: str) -> Invalid:
     return Invalid(FieldProblem(name, why))
 
 
 E = EventType
 _UNITS_OF_LINK = ("fromUnitId", "toUnitId")
+_HISTORY = ("messages", "metadata")
 
-#: The actions: one line each.
-ACTIONS: Mapping[str, Handler] = MappingProxyType(
+
+def _take(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+#: The actions, with all that each takes beside bank and versions.
+ACTIONS: Mapping[str, ServiceAction | EventAction] = MappingProxyType(
     {
-        "createAgentMemoryBank": Commands.create_bank,
-        "updateAgentMemoryBank": Commands.update_bank,
-        "deleteAgentMemoryBank": Commands.delete_bank,
-        "createAgentMemoryDoc": Commands.create_doc,
-        "deleteAgentMemoryDoc": Commands.delete_doc,
-        "retainAgentMemoryUnit": Commands.retain_unit,
-        "deleteAgentMemoryUnit": Commands.delete_unit,
-        "deleteAgentMemoryReflection": Commands.delete_unit,
-        "createAgentMemoryDirective": EventAction(
-            E.DIRECTIVE_CREATED, Action.DIRECT, id_field="directiveId", texts=("name", "content")
+        "createAgentMemoryBank": ServiceAction(
+            Commands.create_bank, _take("agentDefId", "userId", "bankName"), Aggregate.BANK
         ),
-        "updateAgentMemoryDirective": EventAction(E.DIRECTIVE_UPDATED, Action.DIRECT, texts=("name", "content")),
+        "updateAgentMemoryBank": ServiceAction(Commands.update_bank, _take("background", "disposition")),
+        "deleteAgentMemoryBank": ServiceAction(Commands.delete_bank),
+        "createAgentMemoryDoc": ServiceAction(
+            Commands.create_doc, _take("originalText", "title", "metadata"), Aggregate.DOC
+        ),
+        "deleteAgentMemoryDoc": ServiceAction(Commands.delete_doc, _take("docId")),
+        "retainAgentMemoryUnit": ServiceAction(
+            Commands.retain_unit,
+            _take("unitId", "content", "factType", "metadata", "eventDate", "context"),
+            Aggregate.UNIT,
+        ),
+        "deleteAgentMemoryUnit": ServiceAction(Commands.delete_unit, _take("unitId")),
+        "deleteAgentMemoryReflection": ServiceAction(Commands.delete_reflection, _take("reflectionId")),
+        "createAgentMemoryDirective": EventAction(
+            E.DIRECTIVE_CREATED, Action.DIRECT, id_field="directiveId", texts=("name", "content"), others=("priority",)
+        ),
+        "updateAgentMemoryDirective": EventAction(
+            E.DIRECTIVE_UPDATED, Action.DIRECT, texts=("name", "content"), others=("priority",)
+        ),
         "deleteAgentMemoryDirective": EventAction(E.DIRECTIVE_DELETED, Action.DIRECT),
         "createAgentMemoryEntity": EventAction(
-            E.ENTITY_CREATED, Action.ENTITIES, id_field="entityId", texts=("canonicalName",)
+            E.ENTITY_CREATED, Action.ENTITIES, id_field="entityId", texts=("canonicalName",), others=("metadata",)
         ),
-        "updateAgentMemoryEntity": EventAction(E.ENTITY_UPDATED, Action.ENTITIES, texts=("canonicalName",)),
+        "updateAgentMemoryEntity": EventAction(
+            E.ENTITY_UPDATED, Action.ENTITIES, texts=("canonicalName",), others=("metadata",)
+        ),
         "deleteAgentMemoryEntity": EventAction(E.ENTITY_DELETED, Action.ENTITIES),
         "linkAgentMemoryUnitEntity": EventAction(E.UNIT_ENTITY_LINKED, Action.LINK, units=("unitId",)),
         "unlinkAgentMemoryUnitEntity": EventAction(E.UNIT_ENTITY_UNLINKED, Action.LINK, units=("unitId",)),
-        "createAgentMemoryLink": EventAction(E.LINK_CREATED, Action.LINK, units=_UNITS_OF_LINK),
-        "updateAgentMemoryLink": EventAction(E.LINK_UPDATED, Action.LINK, units=_UNITS_OF_LINK),
+        "createAgentMemoryLink": EventAction(E.LINK_CREATED, Action.LINK, units=_UNITS_OF_LINK, others=("weight",)),
+        "updateAgentMemoryLink": EventAction(E.LINK_UPDATED, Action.LINK, units=_UNITS_OF_LINK, others=("weight",)),
         "deleteAgentMemoryLink": EventAction(E.LINK_DELETED, Action.LINK, units=_UNITS_OF_LINK),
-        "createAgentSessionHistory": EventAction(E.SESSION_CREATED, None),
-        "appendAgentSessionHistory": EventAction(E.SESSION_APPENDED, None),
-        "compactAgentSessionHistory": EventAction(E.SESSION_COMPACTED, None),
+        "createAgentSessionHistory": EventAction(E.SESSION_CREATED, None, others=_HISTORY),
+        "appendAgentSessionHistory": EventAction(E.SESSION_APPENDED, None, others=_HISTORY),
+        "compactAgentSessionHistory": EventAction(E.SESSION_COMPACTED, None, others=_HISTORY),
         "deleteAgentSessionHistory": EventAction(E.SESSION_DELETED, Action.ERASE_SHARED),
     }
 )

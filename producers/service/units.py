@@ -23,6 +23,7 @@ from store.erasure import ErasureTarget, Kind, Receipt
 from store.errors import NotFound, ResourceBusy
 from store.gen_ai_spans import MemoryOperation, trace_memory
 from store.ledger.stages import Stage
+from store.log.catalog import Aggregate
 from store.off_loop import run_off_loop
 from store.tenancy.banks import scope_of
 from store.tenancy.keys import Grant
@@ -96,7 +97,14 @@ class Revisions:
         return told
 
     async def forget(
-        self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = True, version: int | None = None
+        self,
+        grant: Grant,
+        bank: str,
+        unit: UUID,
+        *,
+        with_facts: bool = True,
+        version: int | None = None,
+        only: Aggregate | None = None,
     ) -> ForgottenReceipt:
         """Forget one unit, and the facts drawn from it that have no other source: see store.memory.units.
 
@@ -105,7 +113,7 @@ class Revisions:
         require_write(grant)
         bank = await self._reach_unit(grant, Action.FORGET, bank, unit)
         done = await self._dependencies.units.forget(
-            grant.host_id, bank, unit, grant.user, with_facts=with_facts, version=version
+            grant.host_id, bank, unit, grant.user, with_facts=with_facts, version=version, only=only
         )
         self._dependencies.notifier.notify(Stage.PROJECTION)
         return done

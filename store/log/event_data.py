@@ -33,6 +33,12 @@ LinkType = Literal["temporal", "semantic", "entity", "causes", "caused_by", "ena
 LEVELS = DEPTH_LIMIT + 3
 
 
+#: Whole numbers of the columns of projections: four bytes, of versions eight.
+Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Version = Annotated[int, Field(ge=0, lt=2**63)]
+
+
 class EventData(BaseModel):
     """Fields of every event: host, bank, and the aggregate's version."""
 
@@ -42,8 +48,8 @@ class EventData(BaseModel):
 
     host_id: UUID
     bank_id: UUID
-    aggregate_version: int | None = Field(None, ge=0)
-    new_aggregate_version: int | None = Field(None, ge=1)
+    aggregate_version: Version | None = None
+    new_aggregate_version: Version | None = Field(None, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -110,7 +116,7 @@ class UnitData(UnitKey):
     occurred_end: AwareDatetime | None = None
     mentioned_at: AwareDatetime | None = None
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    proof_count: int = Field(1, ge=0)
+    proof_count: Count = 1
     source_memory_ids: tuple[UUID, ...] = ()
     embedding_model: str | None = None
     bytes: Bytes = None
@@ -144,8 +150,8 @@ class RetainedUnit(UnitData):
     session_name: str | None = None
     turn_id: UUID | None = None
     turn_name: str | None = None
-    ordinal: int | None = Field(None, ge=0)
-    sequence: int | None = Field(None, ge=0)
+    ordinal: Count | None = None
+    sequence: Count | None = None
     role: str | None = None
     name: str | None = None
     parts: PartsText | tuple[JsonValue, ...] | None = None
@@ -177,8 +183,8 @@ class UnitEntityKey(EventData):
 class UnitEntity(UnitEntityKey):
     """A unit's mention of an entity: how often, where, under what name, and the extractor that found it."""
 
-    mentions: int = Field(1, ge=1)
-    place: int = Field(0, ge=0)
+    mentions: Count = Field(1, ge=1)
+    place: Count = 0
     name: str | None = None
     kind: str | None = None
     spans: tuple[tuple[int, int], ...] = ()
@@ -212,7 +218,7 @@ class DirectiveData(DirectiveKey):
 
     name: str = Field(min_length=1, max_length=256)
     content: str
-    priority: int = 0
+    priority: Number = 0
     bytes: Bytes = None
     laid_down_by: str | None = None
 
@@ -291,7 +297,7 @@ class CompactedSession(SessionKey):
 
     messages: tuple[HistoryMessage | ErasedMessage, ...]
     metadata: Mapping[str, JsonValue] | None = None
-    kept_from: int | None = Field(None, ge=1)
+    kept_from: Count | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _summary_is_one_message(self) -> Self:
@@ -319,13 +325,13 @@ class Erased(EventData):
     reflection_id: UUID | None = None
     session_id: UUID | None = None
     turn_id: UUID | None = None
-    ordinal: int | None = None
-    sequence: int | None = None
-    place: int | None = None
+    ordinal: Count | None = None
+    sequence: Count | None = None
+    place: Count | None = None
     origin: UnitOrigin | None = None
     fact_type: FactType | None = None
     source_memory_ids: tuple[UUID, ...] | None = None
-    kept_from: int | None = None
+    kept_from: Count | None = None
     messages: tuple[ErasedMessage, ...] | None = None
 
 

@@ -17,7 +17,7 @@ from store.derived import bank_state
 from store.errors import ConcurrencyError, KeyReused, NotFound
 from store.expiry import BANK_EXPIRED, lock_lasting_bank
 from store.log.append import append_events, read_versions
-from store.log.catalog import AGGREGATES, EVENTS, Aggregate, EventType, aggregate_id
+from store.log.catalog import AGGREGATES, EVENTS, Aggregate, EventType
 from store.log.envelope import Origin, build_command
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.tenancy.quotas import charge_quota
@@ -77,12 +77,13 @@ async def apply_command(database: Database, origin: Origin, command: Command) ->
     Raises ConcurrencyError (another version than expected, or it lives already), NotFound (it does not live, or a unit
     does not), TurnEnded (the bank has expired), InvalidEvent, KeyReused, QuotaExceeded.
     """
+    offered = build_command(origin, command.kind, command.fields)
     async with database.tenant(origin.host) as connection:
         await lock_bank(connection, origin)
         if command.aggregate is Aggregate.SESSION:
-            await connection.execute(LOCK_SESSION, {"session": UUID(str(command.fields["sessionId"]))})
-        known = await _find_done(connection, origin, command)
-        return known or await _append_event(connection, origin, command)
+            await connection.execute(LOCK_SESSION, {"session": UUID(offered["data"]["sessionId"])})
+        known = await _find_done(connection, origin, command, offered["data"])
+        return known or await _append_event(connection, origin, command, offered)
 
 
 async def lock_bank(connection: AsyncConnection, origin: Origin) -> None:
@@ -90,14 +91,13 @@ async def lock_bank(connection: AsyncConnection, origin: Origin) -> None:
     await lock_lasting_bank(connection, LOCK, {"host": origin.host, "bank": origin.bank, "now": origin.at})
 
 
-async def _append_event(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone:
-    keys = AGGREGATES[command.aggregate].ids
-    subject = aggregate_id(origin.host, origin.bank, *(command.fields.get(name) for name in keys))
+async def _append_event(
+    connection: AsyncConnection, origin: Origin, command: Command, offered: dict[str, Any]
+) -> CommandDone:
+    subject = offered["subject"]
     version = (await read_versions(connection, origin.host, [subject]))[subject]
-    await _check_precondition(connection, origin, command, version)
-    event = build_command(
-        origin, command.kind, command.fields, version=version + 1, identity=command.identity or uuid4()
-    )
+    await _check_precondition(connection, origin, command, offered["data"], version)
+    event = offered | {"id": str(command.identity or uuid4()), "version": version + 1}
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise ConcurrencyError(command.aggregate.value, version, version + 1)
@@ -108,8 +108,10 @@ async def _append_event(connection: AsyncConnection, origin: Origin, command: Co
     return CommandDone(position, version + 1, new=True)
 
 
-async def _check_precondition(connection: AsyncConnection, origin: Origin, command: Command, version: int) -> None:
-    name, lives = command.aggregate.value, await _is_living(connection, origin, command)
+async def _check_precondition(
+    connection: AsyncConnection, origin: Origin, command: Command, data: Mapping[str, Any], version: int
+) -> None:
+    name, lives = command.aggregate.value, await _is_living(connection, origin, command.aggregate, data)
     if EVENTS[command.kind].begins and lives:
         raise ConcurrencyError(name, 0, version)
     if not EVENTS[command.kind].begins and not lives:
@@ -125,21 +127,29 @@ async def _check_precondition(connection: AsyncConnection, origin: Origin, comma
     )
     if units and await connection.scalar(living) != len(units):
         raise NotFound("no such unit")
+    if command.kind is EventType.UNIT_ENTITY_LINKED and not await _is_living(
+        connection, origin, Aggregate.ENTITY, data
+    ):
+        raise NotFound("no such entity")
 
 
-async def _is_living(connection: AsyncConnection, origin: Origin, command: Command) -> bool:
-    spec = AGGREGATES[command.aggregate]
+async def _is_living(
+    connection: AsyncConnection, origin: Origin, aggregate: Aggregate, data: Mapping[str, Any]
+) -> bool:
+    spec = AGGREGATES[aggregate]
     table = schema.METADATA.tables[f"afterturn.{spec.table}"]
     lives: ColumnElement[bool] = table.c.removed_at.is_(None) if "removed_at" in table.c else table.c.active
     named = (
-        table.c[column] == (UUID(str(command.fields[name])) if name.endswith("Id") else command.fields[name])
+        table.c[column] == (UUID(data[name]) if name.endswith("Id") else data[name])
         for name, column in spec.ids.items()
     )
     query = select(lives).where(table.c.host_id == origin.host, table.c.bank_id == origin.bank, *named)
     return bool(await connection.scalar(query))
 
 
-async def _find_done(connection: AsyncConnection, origin: Origin, command: Command) -> CommandDone | None:
+async def _find_done(
+    connection: AsyncConnection, origin: Origin, command: Command, offered: Mapping[str, Any]
+) -> CommandDone | None:
     """Return what the command did before, by its key; None: nothing. Raises KeyReused for another command."""
     if command.identity is None:
         return None
@@ -149,7 +159,6 @@ async def _find_done(connection: AsyncConnection, origin: Origin, command: Comma
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         return None
-    offered = build_command(origin, command.kind, command.fields)["data"]
     if not command.is_same(row.event_type, row.data, offered):
         raise KeyReused("this idempotency key was used for another command")
     return CommandDone(row.position, row.aggregate_version, new=False)

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.retry import Retry, wait_evenly
 from store import identity
 from store.database import Database
-from store.errors import NotFound, TurnBusy
+from store.errors import KeyReused, NotFound, TurnBusy
 from store.expiry import NOW
 from store.log.catalog import EventType
 from store.log.envelope import Origin
@@ -47,6 +47,9 @@ LIVES = select(
     func.min(_UNIT.mentioned_at).filter(_UNIT.active).label("created_at"),
 ).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.seq.is_not(None), _UNIT.origin == "memory")
 
+KEPT = select(
+    _UNIT.content, _UNIT.fact_type, _UNIT.context, _UNIT["metadata"], _UNIT.event_date, _UNIT.mentioned_at
+).where(in_bank(UNIT), _UNIT.unit_id == bindparam("unit"), _UNIT.active)
 UNITS = select(_UNIT.unit_id).where(in_bank(UNIT), _UNIT.session_id == bindparam("session"), _UNIT.origin == "memory")
 
 #: Appends a new memory in one call; returns its outcome (`append_turns`) and position.
@@ -157,6 +160,23 @@ class Memories:
             raise NotFound("no such memory")
         return lives.living
 
+    async def find_same(self, host: UUID, memory: NewMemory) -> UUID:
+        """Return the id of the unit that a memory of this id has, where it is this memory, pinned or not.
+
+        Raises NotFound for an unknown or ended one, KeyReused for another memory of this id.
+        """
+        unit = await self.find(host, memory.bank, memory.memory_id)
+        place = {"host": host, "bank": identity.bank_id(host, memory.bank), "unit": unit}
+        async with self._database.tenant(host) as connection:
+            kept = (await connection.execute(KEPT, place)).one_or_none()
+        if kept is None:
+            raise NotFound("no such memory")
+        *state, metadata, happened, created = kept
+        offered = [memory.content, memory.kind, memory.title or None, _unpinned(memory.metadata)]
+        if [*state, _unpinned(metadata)] != offered or happened != (memory.occurred_at or created):
+            raise KeyReused("another memory was written under this id or key")
+        return unit
+
     async def list_lives(self, host: UUID, bank: str, memory_id: str) -> Sequence[UUID]:
         """Return the ids of all units that a memory of this id had, ended ones included. Raises NotFound."""
         bank_id = identity.bank_id(host, bank)
@@ -234,6 +254,10 @@ class Memories:
 
 class _OvertakenError(TurnBusy):
     """Another request wrote this memory first; its result can be read."""
+
+
+def _unpinned(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != corrections.PINNED}
 
 
 def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:

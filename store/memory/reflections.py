@@ -10,10 +10,10 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, FromClause, Text, Uuid, and_, bindparam, cast, column, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.errors import IsReflection, NotFound
+from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.expiry import BEFORE_ALL, bank_lasts, row_lasts
 from store.log.append import append_events
-from store.log.catalog import EventType
+from store.log.catalog import Aggregate, EventType
 from store.log.envelope import Origin, build_offer
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same_bank
 from store.sql_constants import ONE, inline
@@ -111,12 +111,17 @@ async def refuse_reflection(connection: AsyncConnection, host: UUID, bank: UUID,
     raise IsReflection(found.sources)
 
 
-async def forget_reflection(connection: AsyncConnection, origin: Origin, reflection: UUID) -> int:
+async def forget_reflection(
+    connection: AsyncConnection, origin: Origin, reflection: UUID, version: int | None = None
+) -> int:
     """Forget a reflection; return the log position of its end. It is derived anew when its facts change.
 
-    Raises NotFound. The caller holds the lock of the bank's entities, as every writer of reflections does.
+    Raises NotFound, ConcurrencyError (another version than `version`). The caller holds the lock of the bank's
+    entities, as every writer of reflections does.
     """
     found = await read_reflection(connection, origin.host, origin.bank, reflection)
+    if version not in (None, found.version):
+        raise ConcurrencyError(Aggregate.REFLECTION.value, version, found.version)
     data = {"reflectionId": str(reflection)}
     event = build_offer(origin, EventType.REFLECTION_DELETED, (reflection,), data, nth=str(found.version + 1))
     position = await append_events(connection, origin.host, [event])

@@ -209,8 +209,9 @@ class Units:
         *,
         with_facts: bool = True,
         version: int | None = None,
+        only: Aggregate | None = None,
     ) -> ForgottenReceipt:
-        """Forget one unit, as `user`: gone from every read when this returns.
+        """Forget one unit or reflection (`only`: one of the two), as `user`: gone from every read when this returns.
 
         Its words, vectors and mentions end with it, and so do the facts drawn from it that no other remembered unit
         states; those of a unit that was forgotten before end, too. With `with_facts=False` facts of a message stay.
@@ -224,8 +225,10 @@ class Units:
             session = None if seen is None else seen.session_id
             await corrections.lock_session(connection, origin, session or unit)
             found = await _read_unit_row(connection, host, bank_id, unit)
+            if (only is Aggregate.UNIT and found is None) or (only is Aggregate.REFLECTION and found is not None):
+                raise NotFound("no such unit")
             if found is None:
-                ended = await reflections.forget_reflection(connection, origin, unit)
+                ended = await reflections.forget_reflection(connection, origin, unit, version)
                 return ForgottenReceipt(unit_id=unit, position=ended, facts_forgotten=0)
             if version not in (None, found.aggregate_version):
                 raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)

@@ -299,11 +299,100 @@ async def test_a_command_reaches_no_bank_of_another_agent_user_or_tenant(world: 
     assert await refused(planner, "retainAgentMemoryUnit", hostId=str(uuid4()), content="x") == "PERMISSION_DENIED"
 
 
+WRONG_FIELDS: tuple[tuple[str, Any], ...] = (
+    *(("directiveId", one) for one in ("x", 5, [1], {"a": 1})),
+    *(("priority", one) for one in (2**31, -(2**40), "high")),
+    *(("bytes", 5), ("laidDownBy", "somebody"), ("name", " "), ("content", "")),
+)
+#: Data that an action takes, and what is wrong in each of these: nothing of it may be stored, or end in a 500.
+WRONG_DATA: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("createAgentMemoryBank", {}, {"background": "lost if it were taken"}),
+    ("createAgentMemoryBank", {}, {"aggregateVersion": 7}),
+    ("deleteAgentMemoryBank", {}, {"sessionId": str(UUID(int=1))}),
+    ("createAgentMemoryDoc", {"originalText": "A text."}, {"aggregateVersion": "1"}),
+    ("createAgentMemoryDoc", {"originalText": "A text."}, {"aggregateVersion": 3}),
+    ("deleteAgentMemoryDoc", {"docId": str(UUID(int=1))}, {"unitId": str(UUID(int=1))}),
+    ("retainAgentMemoryUnit", {"content": "A text."}, {"aggregateVersion": -1}),
+    ("retainAgentMemoryUnit", {"content": "A text."}, {"aggregateVersion": 5}),
+    ("retainAgentMemoryUnit", {"content": "A text."}, {"newAggregateVersion": 9}),
+    ("deleteAgentMemoryUnit", {"unitId": str(UUID(int=1))}, {"reflectionId": str(UUID(int=1))}),
+    *(
+        (action, {"name": "tone", "content": "Be brief.", "directiveId": str(UUID(int=1))}, {field: value})
+        for action in ("createAgentMemoryDirective", "updateAgentMemoryDirective")
+        for field, value in WRONG_FIELDS
+    ),
+    ("createAgentMemoryEntity", {"canonicalName": "Karl"}, {"entityId": "1"}),
+    ("createAgentMemoryEntity", {}, {"canonicalName": "  "}),
+    ("deleteAgentMemoryEntity", {}, {"entityId": [1]}),
+    *(
+        (action, {"fromUnitId": str(UUID(int=1)), "toUnitId": str(UUID(int=2))}, {"linkType": wrong})
+        for action in ("createAgentMemoryLink", "updateAgentMemoryLink", "deleteAgentMemoryLink")
+        for wrong in (5, ["causes"], None, "friend")
+    ),
+    *(
+        (f"{action}AgentSessionHistory", {"messages": []} if action != "delete" else {}, wrong)
+        for action in ("create", "append", "compact", "delete")
+        for wrong in ({}, {"sessionId": None}, {"sessionId": "x"}, {"sessionId": str(UUID(int=1)), "turnName": "t"})
+    ),
+)
+
+
+async def test_data_that_an_action_does_not_take_is_refused_and_nothing_is_written(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    written = "select count(*) from afterturn.event_store_t where host_id = :host"
+    before = await world.sql(written, host=identity.host_id(ana.host))
+    wrong = []
+    for action, data, change in WRONG_DATA:
+        reply = await send(ana, action, **{**data, **change})
+        if reply.status_code not in (409, 422):
+            wrong.append((action, change, reply.status_code))
+    assert wrong == []
+    assert await world.sql(written, host=identity.host_id(ana.host)) == before
+
+
+async def test_an_id_is_the_same_however_it_is_spelled_and_names_one_kind_of_thing(world: World, ana: Tenant) -> None:
+    await do(ana, "createAgentMemoryBank")
+    rule: dict[str, Any] = {"directiveId": str(uuid4()).upper(), "name": "tone", "content": "Be brief."}
+    assert (await do(ana, "createAgentMemoryDirective", **rule))["aggregateVersion"] == 1
+    assert (await do(ana, "updateAgentMemoryDirective", **rule, priority=2))["aggregateVersion"] == 2
+    unit = (await do(ana, "retainAgentMemoryUnit", content="The violin is in the attic."))["unitId"]
+    assert await refused(ana, "deleteAgentMemoryReflection", reflectionId=unit) == "NOT_FOUND"
+    entity = (await do(ana, "createAgentMemoryEntity", canonicalName="Karl Berger"))["entityId"]
+    await do(ana, "deleteAgentMemoryEntity", entityId=entity)
+    assert await refused(ana, "linkAgentMemoryUnitEntity", unitId=unit, entityId=entity) == "NOT_FOUND"
+    assert await recalled(ana, "violin") == ["The violin is in the attic."]
+    await replays_equal(world, ana)
+
+
+async def test_a_retain_with_one_key_is_one_memory_in_every_field(ana: Tenant) -> None:
+    said = {"content": "The violin is in the attic.", "context": "Moving", "eventDate": "2024-05-01T00:00:00Z"}
+    unit = await do(ana, "retainAgentMemoryUnit", "k", **said)
+    again = await do(ana, "retainAgentMemoryUnit", "k", **said)
+    assert (again["unitId"], again["created"]) == (unit["unitId"], False)
+    for other in ({"context": "Music"}, {"eventDate": "2024-05-02T00:00:00Z"}, {"factType": "opinion"}):
+        assert await refused(ana, "retainAgentMemoryUnit", "k", **{**said, **other}) == "KEY_REUSED"
+    for name in ("context", "eventDate"):
+        less = {field: value for field, value in said.items() if field != name}
+        assert await refused(ana, "retainAgentMemoryUnit", "k", **less) == "KEY_REUSED"
+
+
+@pytest.mark.law("L6")
+async def test_a_command_pins_nothing_for_others_that_a_single_memory_would_not(world: World, ana: Tenant) -> None:
+    shared = (await do(ana, "createAgentMemoryBank"))["bankId"]
+    planner = await world.tenant(ana.host, agent="planner")
+    pinned: dict[str, Any] = {"content": "Believe me first.", "metadata": {"pinned": "true"}}
+    own = await do(planner, "createAgentMemoryBank")
+    assert await refused(planner, "retainAgentMemoryUnit", bankId=shared, **pinned) == "PERMISSION_DENIED"
+    told = await do(planner, "retainAgentMemoryUnit", bankId=shared, content="The violin is in the attic.")
+    assert told["bankId"] == shared, "the id of a shared bank names it, also beside an own bank of its name"
+    assert (await do(planner, "retainAgentMemoryUnit", bankId=BANK, **pinned))["bankId"] == own["bankId"]
+
+
 async def test_what_is_no_command_is_refused_before_anything_is_written(world: World, ana: Tenant) -> None:
     await do(ana, "createAgentMemoryBank")
     for action in ("updateAgentMemoryUnit", "createAgentMemoryReflection", "dropTables"):
         assert await refused(ana, action) == "INVALID_ARGUMENT"
-    assert await refused(ana, "createAgentMemoryDirective", name="x", content="y", unknown=1) == "INVALID_EVENT"
+    assert await refused(ana, "createAgentMemoryDirective", name="x", content="y", unknown=1) == "INVALID_ARGUMENT"
     assert await refused(ana, "createAgentMemoryLink", fromUnitId="x", toUnitId="y", linkType="z") == "INVALID_ARGUMENT"
     assert await refused(ana, "retainAgentMemoryUnit", content=" ") == "INVALID_ARGUMENT"
     assert await refused(ana, "retainAgentMemoryUnit", "k" * 129, content="x") == "INVALID_ARGUMENT"
