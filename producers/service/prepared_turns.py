@@ -3,7 +3,7 @@
 Pure: what was read comes as arguments, and long work gives way to other requests between its steps.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,7 +13,7 @@ from producers import metrics
 from producers.mcp.settings import TurnMemorySettings
 from producers.turns.history import cut_history, keep_paired
 from producers.turns.items import KEPT, Item, count_tokens, measure_value, render_item
-from producers.turns.recalled import INSIGHT_KINDS, RecalledContext, build_rule, chunk_json, insight_json
+from producers.turns.recalled import INSIGHT_KINDS, RecalledContext, build_rule, chunk_json, insight_json, name_speaker
 from producers.turns.requests import TurnReference
 from producers.turns.summaries import MOST_TOKENS, SHARE, EarlierMessages, choose_entries, frame_summary
 from store.memory.held_facts import HoldingFact
@@ -135,10 +135,15 @@ def choose_context(
     facts: Sequence[HoldingFact],
     shown: ShownMessages,
     limits: TurnMemorySettings,
+    others: Mapping[UUID, str],
     *,
     asked: bool,
 ) -> RecalledContext:
-    """Return the recalled context, without units that the history shows already."""
+    """Return the recalled context, without units that the history shows already.
+
+    `others`: what users other than the speaker are called.
+    """
+    found = [name_speaker(one, others) for one in found]
     insights = [insight_json(one) for one in found if one.kind in INSIGHT_KINDS]
     chunks = [chunk_json(one) for one in found if one.kind not in INSIGHT_KINDS and not shown.has(one) and asked]
     return RecalledContext(facts, insights[: limits.insight_recall_limit], chunks[: limits.search_limit])

@@ -6,10 +6,11 @@ and the session's history alone.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.message_times import find_moment
@@ -41,6 +42,7 @@ from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history, find_awaited
 from producers.turns.items import KEPT, Item, choose_role, measure_value, render_item
+from producers.turns.recalled import OTHER_USER
 from producers.turns.requests import (
     AfterTurnBody,
     BeforeTurnBody,
@@ -51,10 +53,11 @@ from producers.turns.requests import (
     read_place,
 )
 from store.errors import StoreError
+from store.identity import user_id
 from store.memory.session_history import KeptMessage, RecentHistory, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
-from store.recall.query import RecallAnswer, RecallQuery
+from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.tenancy.keys import Grant
 
 RECALLED, RECALLED_TOKENS = 20, 2_000
@@ -137,13 +140,14 @@ class TurnLifecycle:
         limits = self._memory.of(grant.host_id, bank)
         (found, fresh), session = await self._read_all(grant, bank, body, query)
         kept = session.kept
+        others = await self._name_others(grant, bank, body, found.items)
 
         def assemble() -> Steps[dict[str, Any]]:
             later = LaterMessages.of(session)
             stored = cut_history(later.items, limits.recent_context_items)
             units = frozenset(one.unit_id for one in kept[len(kept) - len(stored) :])
             shown = ShownMessages(units, frozenset(render_item(item) for item in (*history, *current)))
-            told = choose_context(found.items, session.facts, shown, limits, asked=bool(query.strip()))
+            told = choose_context(found.items, session.facts, shown, limits, others, asked=bool(query.strip()))
             told = replace(told, form=body.reference or limits.reference)
             yield
             chosen = choose_history(stored, [*history, *current])
@@ -225,6 +229,18 @@ class TurnLifecycle:
         )
         _charge_history(session.kept)
         return session
+
+    async def _name_others(
+        self, grant: Grant, bank: str, body: BeforeTurnBody, found: Sequence[Recalled]
+    ) -> Mapping[UUID, str]:
+        """Return what other users than the speaker are called whose turns hold some of these units."""
+        host, speaker = grant.host_id, resolve_speaker(grant, body.user_id)
+        known = {user_id(host, None), user_id(host, speaker)}
+        others = {one.user_id for one in found if one.user_id is not None and one.user_id not in known}
+        if not others:
+            return {}
+        names = await self._dependencies.turns.sessions.names_of(host, bank, sorted(others))
+        return names if speaker is None else {other: names.get(other, OTHER_USER) for other in others}
 
     def _is_within_session(self, body: BeforeTurnBody) -> bool:
         return (body.scope or self._settings.mcp.memory.scope) == "session"

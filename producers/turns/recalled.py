@@ -1,15 +1,17 @@
 """Frames recalled memory for a turn: a fixed rule, then untrusted data in a user message. Pure."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from afterturn_client.reference import RULE, FrameForm, Printer, cut_text, frame_json, frame_lines
 
 from producers.turns.items import Item
 from store.memory.held_fact_queries import Whose
 from store.memory.held_facts import HoldingFact
-from store.recall.printing import describe_unit
+from store.recall.printing import describe_unit, is_fact
 from store.recall.query import Recalled
 
 CHUNK_CHARACTERS = 600
@@ -19,8 +21,13 @@ INSIGHT_KINDS = frozenset({"observation", "mental_model"})
 YOU, ANOTHER = "you", "another"
 #: How a line calls the speaker, and how the sentence of a fact begins where its speaker has no name.
 SPEAKER, NAMELESS = "the user", "The user"
+#: How a message is marked that another user said, whose name is not known.
+OTHER_USER = "another user"
 #: The contract's confidence of each type of insight.
 INSIGHT_CONFIDENCE = {"fact_stability": "0.78", "fact_evolution": "0.84"}
+
+
+_IDENTITY = re.compile(r"fact_(?P<told>evolution|stability) (?:user_)?(?P<kind>\w+)::(?P<key>.*?)(?:: | = )", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class RecalledContext:
     def _print_lines(self) -> str:
         """Return the frame as lines: facts under one heading, what was found for the question under another."""
         facts = [_fact_item(one) for one in self.facts]
-        found = [*({"text": one["summary"]} for one in self.insights), *self.chunks]
+        found = [*({"text": tell_insight(one["summary"])} for one in self.insights), *self.chunks]
         printer = Printer.of([one.get("time") for one in (*facts, *found)])
         lines = [printer.print_item(number, one) for number, one in enumerate((*facts, *found), 1)]
         first = ["facts:", *lines[: len(facts)]] if facts else []
@@ -90,6 +97,38 @@ def _tell_predicate(fact: HoldingFact) -> str:
         if sentence.startswith(opening):
             return sentence.removeprefix(opening)
     return sentence
+
+
+def name_speaker(unit: Recalled, others: Mapping[UUID, str]) -> Recalled:
+    """Return a unit that says whose it is, where it is another user's; `others`: what these are called.
+
+    Without it, a message of another user would read as the present one's, and so would "The user" of a fact.
+    """
+    called = None if unit.user_id is None else others.get(unit.user_id)
+    if called is None or unit.name is not None:
+        return unit
+    if unit.role is not None:
+        return replace(unit, name=called) if unit.role == "user" else unit
+    is_told = unit.kind in INSIGHT_KINDS or is_fact(unit)
+    return replace(unit, text=_name_subject(unit.text, called)) if is_told else unit
+
+
+def _name_subject(text: str, called: str) -> str:
+    """Return a text whose last sentence that begins with "The user" names the person."""
+    before, nameless, after = text.rpartition(NAMELESS)
+    begins = nameless and (not before or before.endswith(". "))
+    return f"{before}{called[:1].upper()}{called[1:]}{after}" if begins else text
+
+
+def tell_insight(summary: str) -> str:
+    """Return an insight as a line tells it: without the ids of the contract's form, and changes in words."""
+    found = _IDENTITY.match(summary)
+    if found is None:
+        return summary
+    kind, key = found["kind"].replace("_", " "), found["key"]
+    what = kind if key.casefold() == kind else f"{kind} {key}"
+    said = summary[found.end() :]
+    return f"{what} changed: {said.replace(' -> ', ', then ')}" if found["told"] == "evolution" else f"{what}: {said}"
 
 
 def insight_json(unit: Recalled) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     Text,
     Uuid,
+    and_,
     any_,
     bindparam,
     case,
@@ -266,6 +267,19 @@ def _select_facts_of_session() -> FromClause:
     )
 
 
+def _select_names() -> Select[*tuple[Any, ...]]:
+    """Return the query of the names that some subjects state as their own, the newest last."""
+    said = UNIT.alias("said")
+    return (
+        select(_NAMED.c.subject, said.c["metadata"][inline("value")].astext.label("name"))
+        .join_from(_NAMED, said, and_(in_bank(said), said.c.unit_id == _NAMED.c.unit_id))
+        .where(*_STATED, _NAMED.c.subject == any_(bindparam("subjects", type_=ARRAY(Text))))
+        .where(said.c.active, row_lasts(said), bank_lasts())
+        .order_by(_NAMED.c.valid_from, _NAMED.c.position)
+    )
+
+
+NAMES = _select_names()
 OWN, OTHERS = (_select_ranked(FACT.alias("held_fact"), own=own) for own in (True, False))
 # The others are ranked only where the speaker's own facts leave room: rows are read in this order up to the limit.
 RANKED_FACTS = union_all(select(OWN.subquery("own")), select(OTHERS.subquery("others"))).limit(_LIMIT)

@@ -18,7 +18,7 @@ from store.derived.own_names import OWN_NAME
 from store.derived.said_facts import SaidFact
 from store.driver_rows import DriverRow, fetch_rows
 from store.identity import user_id
-from store.memory.held_fact_queries import FRESH, IN_SESSION, RANKED_FACTS, SAID_COLUMNS, Whose
+from store.memory.held_fact_queries import FRESH, IN_SESSION, NAMES, RANKED_FACTS, SAID_COLUMNS, Whose
 from store.text.normal_forms import fold_name
 
 #: The most terms of an input that are looked for in facts: the longest.
@@ -111,6 +111,14 @@ async def read_ranked_facts(
     waiting = {one.unit_id: one for one in said}
     names = {one.identity.subject: one.fact.value for one in introductions}
     return [_build_fact(row, waiting.get(row.unit_id) if row.waits else None, names) for row in rows]
+
+
+async def read_names(
+    connection: AsyncConnection, place: Mapping[str, Any], users: Sequence[UUID]
+) -> Mapping[UUID, str]:
+    """Return the names that these users state as their own, in the tenant's transaction; `place`: host, bank, now."""
+    rows = await fetch_rows(connection, NAMES, {**place, "subjects": [str(user) for user in users]})
+    return {UUID(row.subject): row.name for row in rows if row.name}
 
 
 @dataclass(frozen=True, slots=True)

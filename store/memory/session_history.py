@@ -17,7 +17,7 @@ from store.derived.said_facts import ONE_BANK, read_said_facts
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import bank_lasts, row_lasts
 from store.ledger.stages import OWN, Stage
-from store.memory.held_facts import FactQuestion, HoldingFact, read_ranked_facts
+from store.memory.held_facts import FactQuestion, HoldingFact, read_names, read_ranked_facts
 from store.memory.session_summaries import SessionPlace, SessionSummary, read_summary
 from store.schema import EVENT_STORE, LEDGER, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import inline
@@ -225,6 +225,12 @@ class SessionHistory:
                 summary = await read_summary(connection, SessionPlace(host, bank_id, session), self._clock())
             holding = await self._read_holding(connection, host, bank_id, wanted, session, within=within, waits=waits)
         return RecentHistory(_build_messages(rows), holding, summary)
+
+    async def names_of(self, host: UUID, bank: str, users: Sequence[UUID]) -> Mapping[UUID, str]:
+        """Return the names that these users of a bank state as their own; of the others nothing."""
+        place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock()}
+        async with self._database.tenant(host, ONE_PLAN) as connection:
+            return await read_names(connection, place, users)
 
     async def _read_recent(
         self,

@@ -57,13 +57,14 @@ def _outline_unit(item: Recalled) -> Mapping[str, Any]:
         "role": item.role,
         "name": item.name,
         "time": item.occurred_at,
-        "fact": _is_fact(item),
+        "fact": is_fact(item),
         "former": item.former,
         "text": item.text,
     }
 
 
-def _is_fact(item: Recalled) -> bool:
+def is_fact(item: Recalled) -> bool:
+    """Return whether a unit is a fact: its text is a sentence by itself."""
     return item.role is None and item.kind == "world" and item.confidence is not None
 
 
@@ -78,7 +79,7 @@ def describe_unit(item: Recalled) -> Mapping[str, Any]:
         "time": item.occurred_at.isoformat(),
         "confidence": None if item.confidence is None else f"{item.confidence:g}",
         "score": f"{item.score:.4f}",
-        "fact": _is_fact(item) or None,
+        "fact": is_fact(item) or None,
         "former": item.former or None,
         "text": item.text,
     }

@@ -87,7 +87,7 @@ class Recalled:
     fact, from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
     `successors` are the units that take its place, later statements of the same speaker on the same subject;
     `withdrawn`: what is asked for of it was forgotten as a fact. `times`
-    are those that its text names, where the question asks when (`told_times.py`).
+    are those that its text names, where the question asks when (`told_times.py`); `user_id` is the user of its turn.
     """
 
     unit_id: UUID
@@ -108,6 +108,7 @@ class Recalled:
     pinned: bool = False
     cut: bool = False
     successors: tuple[UUID, ...] = ()
+    user_id: UUID | None = None
     withdrawn: bool = False
     times: tuple[str, ...] = ()
 

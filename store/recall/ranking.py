@@ -168,5 +168,6 @@ def _build_recalled(
         confidence=parse_confidence(unit.confidence),
         pinned=PinnedArm.name in ranking.moved and ranking.moved[PinnedArm.name][index] > 0,
         successors=successors,
+        user_id=unit.user_id,
         withdrawn=unit.withdrawn is not None and asks_for_withdrawn(unit.text, unit.withdrawn, state.question.text),
     )

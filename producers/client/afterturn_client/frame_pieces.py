@@ -27,7 +27,7 @@ _PRINTED = re.compile(
     rf"(?:.{{0,160}}? )?{_WHEN}: "
     r"|(?:decided|asked|stated|named|left open|summary): .*\(turn .*\)\Z"
     r"|.{1,160}?, by .{1,160}?: "
-    rf"|.*, since {_WHEN}\Z"
+    rf"|.*, (?:said|since) {_WHEN}\Z"
 )
 #: What is left of an item's head that was cut: its number, its speaker or its date.
 _CUT_HEAD = re.compile(

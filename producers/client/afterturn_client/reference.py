@@ -217,7 +217,7 @@ class Printer:
         if item.get("former"):
             when = f"{when} (former)".strip()
         if item.get("fact"):
-            return f"[{number}] {text}{f', since {when}' if when else ''}"
+            return f"[{number}] {text}{f', said {when}' if when else ''}"
         who = next((str(one) for name in ("name", "role", "source_scope") if (one := item.get(name))), "")
         said = " ".join(filter(None, (escape_line(cut_text(who, LONGEST_NAME)), when)))
         return f"[{number}] {said}: {text}" if said else f"[{number}] {text}"

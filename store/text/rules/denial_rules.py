@@ -249,7 +249,7 @@ _LISTS = (
     ("drinks", "drink", "drinking", "(?: any| an?)?"),
     ("goes", "go", "going", ""),
 )
-_CEASED = (" stopped ", " quit ", " gave up ", " given up ")
+_CEASED = (" stopped ", " quit ", " gave up ", " given up ", " had to stop ", " had to give up ")
 _GAVE_AWAY = f"(?:i|we){_HAVE_JUST} (?:sold|gave away|given away)"
 #: Ways in which things go that may be no things as well: "I got rid of the problem".
 _LOST = (
@@ -266,7 +266,8 @@ def _iterate_lists() -> Iterator[_Denial]:
     for kind, verb, doing, filler in _LISTS:
         among = word_list("deed", kind) if kind in {"plays", "collects", "drinks", "goes"} else frozenset[str]()
         # "I quit running", "I gave up tennis"; of what has no list of words, the verb must stand there.
-        ceased = f"{_HAVE_JUST} (?:stopped|quit|gave up|given up)(?: {doing}){'?' if among else ''}"
+        stopped = "(?:stopped|quit|gave up|given up|had to (?:stop|quit|give up))"
+        ceased = f"{_HAVE_JUST} {stopped}(?: {doing}){'?' if among else ''}"
         opening, needs = f"i(?: {_NOT} {verb}|{ceased})", (f" {verb} ", f" {doing} ", *(_CEASED if among else ()))
         if kind in {"plays", "drinks"}:
             opening, needs = f"{opening}|(?:i'm|i am) off", (*needs, "'m off ", "\u2019m off ", "am off ")

@@ -44,6 +44,7 @@ _HAVE_NO = (
 _DEAD = "died|passed away|(?:was|been|had to be) put (?:down|to sleep)"
 _LEFT = f"(?:broke|broken|split) up{_END}|separated{_END}|(?:got )?divorced{_END}|are no longer together{_END}"
 _JOBLESS = "retired|unemployed|jobless|out of work|out of a job|between jobs"
+_OUT_OF_WORK = "in (?:rente|pension)|rentner(?:in)?|pension\u00e4r(?:in)?|pensioniert|arbeitslos"
 _LET_GO = "laid off|fired|made redundant|let go"
 _HAVE = tuple(
     f"{no} {verb}" for no in ("n't", "n\u2019t", "not", "no longer") for verb in ("have", "own", "keep", "got")
@@ -113,6 +114,12 @@ _PHRASES = (
     ),
     _Phrase(f"i{HAVE_JUST} (?:retired|resigned){_END}", ("retired", "resigned"), _JOB),
     _Phrase(f"(?:i'm|i am)(?: now| currently)? (?:{_JOBLESS}){_END}", tuple(_JOBLESS.split("|")), _JOB),
+    _Phrase(
+        f"(?:ich bin|(?:jetzt|nun|inzwischen|seit [^.,;!?\\n]{{1,24}}?) bin ich)(?: (?:jetzt|nun|inzwischen|endlich"
+        f"|auch|seit [^.,;!?\\n]{{1,24}}?)){{0,2}} (?:{_OUT_OF_WORK}){_END}",
+        (" rente", "rentner", "pension", "arbeitslos"),
+        _JOB,
+    ),
     _Phrase(
         f"{_ITS_NAME}(?: just| has| recently){{0,2}} (?:let me go|fired me|sacked me|laid me off"
         f"|made me redundant){_END}",

@@ -76,7 +76,7 @@ _NO_ROLE = re.compile(
 )
 # What is liked or preferred is named, not meant: "I like it", "I like that a lot", "I like to think so".
 _MEANT = re.compile(
-    r"(?:it|this|that|these|those|him|her|them|you|one|ones|(?:this|that) one|so|both"
+    r"(?:(?-i:it)|him|them|you|us)\b|(?:it|this|that|these|those|him|her|them|you|one|ones|(?:this|that) one|so|both"
     r"|neither|either|all of (?:it|them))"
     r"(?:(?: (?:too|a lot|very much|so much|better|best|more|most|less|here|there|now|already|as well|either|way|anyway"
     r"|though))+)?\s*$|to (?:think|say|believe|imagine|pretend|point out|know|see|ask|thank)\b"
@@ -254,7 +254,7 @@ def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _ENDS.get(rule.shape, _VALUE_END).search(window)
     if rule.shape is ValueShape.DAY:
-        return _find_day(window, start)
+        return _find_day(window, start) if rule.pattern is None else _find_pattern(rule.pattern, window, start)
     if rule.shape in _NAMES:
         name = cut_value(_match_name(rule, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
         return TextSpan(start, start + len(name)) if name else None

@@ -54,6 +54,17 @@ _PROFESSION = (
     "|anwalt|anw\u00e4ltin|arzt|\u00e4rztin|koch|k\u00f6chin|krankenschwester|hebamme|kaufmann|kauffrau|psychologe|biologe"
     rf"|biologin)(?![\w-]))(?={_STOP}| (?:bei|in|und|seit|aber|f\u00fcr|an|im|am|weil|mehr)\b)"
 )
+# "am 4. Februar", "am 4.2.": the window of a day ends no sooner than its line, so that its dots are no end.
+_MONTHS = "januar|j\u00e4nner|februar|m\u00e4rz|april|mai|juni|juli|august|september|oktober|november|dezember"
+_DAY = rf"(?P<value>\d{{1,2}}\. ?(?:(?:{_MONTHS})(?! \d{{5}})(?: \d{{4}})?|\d{{1,2}}\.(?:\d{{4}})?))"
+# "Ich bin 34 und wohne in Kiel", not "Ich bin 20 Minuten zu sp\u00e4t".
+_AGE = (
+    r"(?P<value>1[3-9]|[2-9]\d)(?=\s*(?:[!;)]|[.,](?!\d)|$|\n)"
+    r"| und (?:ich |wir )?(?:wohne|lebe|arbeite|habe|bin|komme|verheiratet|geschieden|ledig|rentner|noch)\b)"
+)
+_LATELY = (
+    "gestern|heute|jetzt|gerade|neulich|vor kurzem|letzte[nrs]? \\w{3,10}|diese[nrs]? \\w{3,10}|(?:am|im) \\w{3,10}"
+)
 _DIETS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("vegetarier", "vegetarierin", "vegetarisch"), "vegetarian"),
@@ -89,6 +100,7 @@ _LIKED = (
     rf"(?={_STOP}(?! nicht)| (?:sehr|so|besonders|am (?:liebsten|meisten)|total|wirklich|echt|auch|\u00fcber alles|aber"
     r"|weil|und|seit|zum|mit|zu)\b(?![^.,;!?\n]{0,40}\bnicht\b))"
 )
+_DOES = "trinke|esse|h\u00f6re|spiele|lese|schaue|gucke"
 _NOT = "(?: (?:\u00fcberhaupt|gar|wirklich|einfach|leider|sehr|besonders|so|auch)){0,2} nicht"
 _VERY = "(?: (?:sehr|wirklich|auch|total|echt|einfach|am liebsten)){0,2}"
 
@@ -252,7 +264,34 @@ _PHRASES = (
         denies=True,
         ends=_name_marriage,
     ),
+    _Phrase(
+        "user_job",
+        f"ich (?:wohne|lebe|komme|hei\u00dfe|heisse) [^.;!?,\\n]{{1,60}}? und bin{_NOW}"
+        "|ich bin \\d{1,2}(?: jahre alt)?(?: und|,)(?: bin)?(?: von beruf)?",
+        _PROFESSION,
+        ("bin ",),
+    ),
     _Phrase("user_age", f"ich bin{_NOW}", r"(?P<value>\d{1,2})(?= jahre alt\b)", (" jahre alt",)),
+    _Phrase("user_age", f"ich bin{_NOW}", _AGE, ("bin ",)),
+    _Phrase(
+        "user_age",
+        f"ich bin(?: (?:{_LATELY}))?(?: schon)?",
+        r"(?P<value>\d{1,2})(?= (?:jahre alt )?geworden\b)",
+        ("geworden",),
+    ),
+    _Phrase(
+        "user_birthday",
+        "mein geburtstag ist(?: \u00fcbrigens| immer| ja| auch)? am",
+        _DAY,
+        ("geburtstag",),
+    ),
+    _Phrase(
+        "user_birthday",
+        "ich habe(?: \u00fcbrigens| immer| auch)? am",
+        f"{_DAY}(?= geburtstag\\b)",
+        ("geburtstag",),
+    ),
+    _Phrase("user_birthday", "ich (?:bin|wurde) am", f"{_DAY}(?= (?:in \\w{{2,20}} )?geboren\\b)", ("geboren",)),
     _Phrase(
         "user_allergy",
         f"ich habe{_NOW} eine(?: \\w{{3,12}}e)?",
@@ -262,7 +301,7 @@ _PHRASES = (
     _Phrase("user_like", f"ich (?:mag|liebe){_VERY}", f"{_NOUNS}{_LIKED}", _GOOD, ends=_split_nouns),
     _Phrase(
         "user_like",
-        "ich (?:trinke|esse|h\u00f6re|spiele|lese|schaue|gucke)(?: (?:sehr|auch|immer|wirklich))? gerne?",
+        f"ich (?:{_DOES})(?: (?:sehr|auch|immer|wirklich))? gerne?",
         f"{_NOUNS}{_LIKED}",
         (" gern",),
         ends=_split_nouns,
@@ -289,6 +328,22 @@ _PHRASES = (
         (" nicht ",),
         ends=_split_nouns,
     ),
+    _Phrase(
+        "user_like",
+        f"ich (?:{_DOES})(?: jetzt| leider)? (?:nicht mehr|nie mehr)(?: so)?(?: gerne?)?",
+        f"{_NOUNS}(?={_STOP})",
+        (" mehr",),
+        denies=True,
+        ends=_split_nouns,
+    ),
+    _Phrase(
+        "user_like",
+        f"ich (?:{_DOES})(?: jetzt| leider)? keine?[nrms]?",
+        rf"{_NOUNS}(?= mehr\b)",
+        (" mehr",),
+        denies=True,
+        ends=_split_nouns,
+    ),
     _Phrase("user_like", "ich mag", rf"{_NOUNS}(?={_NO_LONGER}\b)", (" nicht ",), denies=True, ends=_split_nouns),
     _Phrase(
         "user_like", "ich mag keine?[nrms]?", rf"{_NOUNS}(?= mehr{_STOP})", (" kein",), denies=True, ends=_split_nouns
@@ -301,11 +356,13 @@ _SAYS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "user_diet": ("{who} is {value}.", "{who} has ceased to be {value}."),
         "user_allergy": ("{who} is allergic to {value}.", "{who} has no allergy to {value}."),
         "user_marriage": ("{who} is {value}.", "{who} is other than {value}."),
+        "user_birthday": ("{who}'s birthday is {value}.", "{who}'s birthday is other than {value}."),
         "user_age": ("{who} is {value} years old.", "{who} is not {value} years old."),
         "user_like": ("{who} likes {value}.", "{who} has no liking for {value}."),
         "user_dislike": ("{who} does not like {value}.", "{who} has nothing against {value}."),
     }
 )
+_SHAPES: Mapping[str, ValueShape] = MappingProxyType({"user_birthday": ValueShape.DAY})
 _MANY = frozenset({"user_allergy", "user_like", "user_dislike"})
 
 
@@ -323,11 +380,42 @@ def _build_rule(one: _Phrase) -> Rule:
         many=one.fact_id in _MANY,
         among=one.among,
         denies=one.denies,
-        shape=ValueShape.LIST if one.ends is _split_nouns else ValueShape.ANY,
+        shape=_SHAPES.get(one.fact_id, ValueShape.LIST if one.ends is _split_nouns else ValueShape.ANY),
         pattern=compile_value(one.value),
         ends=one.ends,
     )
 
 
+def _find_rule(fact_id: str, *, denies: bool = False) -> Rule:
+    rules = GERMAN_DENIALS if denies else GERMAN_RULES
+    return next(rule for rule in rules if rule.fact_id == fact_id and rule.ends is _split_nouns)
+
+
 GERMAN_RULES = tuple(_build_rule(one) for one in _PHRASES if not one.denies)
 GERMAN_DENIALS = tuple(_build_rule(one) for one in _PHRASES if one.denies)
+
+# What begins a German sentence with a capital and is no thing: "Das mag ich", "Morgens lese ich gern".
+_NO_THING = (
+    "(?!(?:das|dies\\w{0,2}|den|die|der|dem|es|was|wen|wie|warum|wann|wo|wer|da|dann|dort|hier|heute|gestern|jetzt"
+    "|eigentlich|manchmal|nat\u00fcrlich|trotzdem|leider|sonst|deshalb|oft|meist|meistens|immer|nie|noch|auch|nur|so|mehr"
+    "|am|im|ihn|sie|dich|euch|ihnen|dir|beides|beide|alles|nichts|etwas|vieles|besonders|fr\u00fcher|seitdem|inzwischen"
+    "|\\w{3,12}tags|morgens|abends|mittags|nachts|vormittags|nachmittags|gern|gerne|au\u00dferdem|vielleicht)\\b)"
+)
+_FIRST = rf"(?:(?<![^\n])|(?<=[.!?,;]\x20))(?P<value>{_NO_THING}{_CAPITAL}[\w-]{{2,30}})"
+_WELL = "(?: (?:sehr|auch|wirklich|immer|total|besonders|\u00fcberaus))?"
+#: Rules, and the patterns of German clauses that name the thing first: "Fisch mag ich nicht".
+GERMAN_VALUE_FIRST = (
+    (
+        _find_rule("user_dislike"),
+        compile_value(f"{_FIRST} (?:mag|liebe) ich{_NOT}(?: so| besonders| sehr)?{_STOP}"),
+    ),
+    (_find_rule("user_dislike"), compile_value(f"{_FIRST} hasse ich{_STOP}")),
+    (_find_rule("user_like"), compile_value(f"{_FIRST} (?:mag|liebe) ich{_WELL}{_STOP}")),
+    (_find_rule("user_like"), compile_value(f"{_FIRST} (?:{_DOES}) ich{_WELL} gerne?{_STOP}")),
+    (
+        _find_rule("user_like", denies=True),
+        compile_value(f"{_FIRST} (?:mag|liebe|{_DOES}) ich(?: jetzt| leider)? (?:nicht|nie) mehr{_STOP}"),
+    ),
+)
+#: What a text with such a clause has.
+GERMAN_VALUE_FIRST_SIGNS = f"\\b(?:mag|liebe|hasse|{_DOES}) ich\\b"

@@ -96,13 +96,23 @@ _KINDS, _JOBS, _AFTER = (
     any_of(word_list("job", section)).replace(r"\-", "(?: |-)") for section in ("kind", "job", "after")
 )
 #: An indefinite article and a job: "a school nurse".
-JOB = (
-    rf"an?(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?= (?:{_AFTER})\b|\s*(?:$|[\n\r.,;:!?()\u2013\u2014]))"
+JOB_WORDS = (
+    rf"(?:(?:{_KINDS}) ){{0,4}}(?:{_JOBS})(?= (?:{_AFTER})\b|\s*(?:$|[\n\r.,;:!?()\u2013\u2014]))"
     r"(?! (?:in (?:that|the|an?|this|my|our) (?:\w{1,20} )?(?:story|play|film|movie|game|book|dream|show)"
     r"|at heart|for (?:a|one|the) (?:day|week|night))\b)"
 )
+JOB = f"an? {JOB_WORDS}"
+# "I'm Priya, product manager at Brightwell", not "I'm Tom, doctor".
+_INTRODUCES = f"(?:i'm|i am|my name is|my name's) {_ONE}(?: {_ONE})?"
+_INTRODUCED_JOB = f"(?:{JOB}|{JOB_WORDS}(?= (?:at|for|with|from|in|and|of|here)\\b))"
 #: The definite article and a job, of which an organisation has one: "the head chef at Noma".
-_THE_JOB = rf"the(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?= (?:here )?(?:at|for|of) (?-i:[A-Z]))"
+_THE_JOB = (
+    rf"the(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?= (?:here )?(?:at|for|of) (?-i:[A-Z])"
+    r"| (?:of|for|on) (?:the|our|this|my) (?:(?!story|play|game|scene)[\w-]{2,20} ){0,2}(?:project|team|group|company"
+    r"|firm|department|school|band|shop|office)\b)"
+)
+#: The same of somebody who says that it is so now: "the tech lead now".
+_THE_JOB_NOW = rf"the(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?=\s*(?:[.,!;)\n]|$)| now\b(?! in\b))"
 _A_JOB = (
     "i'm a",
     "i\u2019m a",
@@ -175,6 +185,7 @@ _AGE = compile_value(r"\d{1,2}(?!\d)")
 # "I'm 34 and live in Leeds", "I'm 52, divorced", not "I'm 20 minutes late", "I'm 80%".
 _ALONE_AGE = (
     r"(?:1[3-9]|[2-9]\d)(?:\s*(?:[!;.](?!\d)|,(?!\d)|$|\n)"
+    r"| (?:today|now|as of today|this week)(?=\s*(?:[.,!;)\n]|$))"
     r"| and (?:i |we )?(?:live|work|have|study|single|married|divorced|retired|from|a|an|my|still)\b)"
 )
 _WHEN_TURNED = (
@@ -199,6 +210,22 @@ GERMAN_RELATIONS = {
     "freundin": "girlfriend",
     "chef": "boss",
     "chefin": "boss",
+    "enkel": "grandson",
+    "enkelin": "granddaughter",
+    "oma": "grandmother",
+    "opa": "grandfather",
+    "gro\u00dfmutter": "grandmother",
+    "gro\u00dfvater": "grandfather",
+    "onkel": "uncle",
+    "tante": "aunt",
+    "neffe": "nephew",
+    "nichte": "niece",
+    "mama": "mother",
+    "papa": "father",
+    "kollege": "colleague",
+    "kollegin": "colleague",
+    "pferd": "horse",
+    "hamster": "hamster",
 }
 _ADJECTIVE = (
     "(?: (?:younger|youngest|older|oldest|elder|eldest|little|big|late|dear|best|close|good|old|new|baby|twin|step"
@@ -358,9 +385,37 @@ def _name_family(opening: str, *needs: str) -> Rule:
     return replace(_FAMILY, opening=compile_phrase(opening), needs=needs)
 
 
+def _name_given(said: str) -> tuple[str, ...]:
+    """Return a person's name, nothing for another noun: "meine Frau \u00c4rztin"."""
+    return (said,) if is_given_name(said.casefold()) else ()
+
+
+def _build_german_family() -> tuple[Rule, ...]:
+    """Return the rules for names beside a relation in German: "meine Frau Monika", "einen Hund, der heißt Waldi"."""
+    animals = frozenset(word for word, named in GERMAN_RELATIONS.items() if named in word_list("people", "animal"))
+    people = frozenset(GERMAN_RELATIONS) - animals
+    mine, have = "(?:mein|unser)e?[mnrs]?(?: \\w{3,12}e[mnrs]?)?", "(?:ich habe|wir haben)(?: auch| noch| jetzt)?"
+    one, called = r"eine?n?(?: \w{3,12}e[mnrs]?)?", "hei(?:\u00df|ss)t"
+    name = r"(?-i:[A-Z\u00c4\u00d6\u00dc])[\w-]{1,24}"
+    words = tuple(GERMAN_RELATIONS)
+
+    def build(opening: str, value: str, *, given: bool = False) -> Rule:
+        rule = _name_family(opening, *words)
+        return replace(rule, shape=ValueShape.ANY, pattern=compile_value(value), ends=_name_given if given else None)
+
+    relation = f"(?P<relation>{any_of(frozenset(GERMAN_RELATIONS))})"
+    return (
+        build(f"{mine} (?P<relation>{any_of(people)})(?= {name}(?! (?-i:[A-Z])))", name, given=True),
+        build(f"{mine} (?P<relation>{any_of(animals)})(?= {name}(?: [a-z]|\\s*[.,!?]))", name),
+        build(f"{have} {one} {relation}(?:,? (?:der|die|das|er|sie|es) {called}| namens)(?= {name})", name),
+        build(f"{have} {one} {relation}, (?:der|die|das)(?= {name} {called}\\b)", name),
+        build(f"{have} {one} {relation},(?= {name}\\s*(?:[.,!]|$))", name, given=True),
+    )
+
+
 def _name_several(place: int) -> Rule:
     """Return the rule for the name at this place of several: "two dogs, Rex and Bella"."""
-    before = rf"(?: {_ONE}(?: \(\d{{1,2}}\))?,?(?: and)?)" * place
+    before = rf"(?: {_ONE}(?: \(\d{{1,2}}\)|,? \d{{1,2}}| is \w{{1,9}})?,?(?: and)?)" * place
     return _name_family(
         f"{_HAVE} (?:two|three|four|five|[2-5]){_ADJECTIVE} (?P<relation>{RELATIONS})s[,:]?(?: called| named)?{before}",
         *(" two ", " three ", " four ", " five ", " 2 ", " 3 ", " 4 ", " 5 "),
@@ -424,6 +479,12 @@ LIFE_RULES = (
         needs=("aus ", "geboren", "aufgewachsen"),
         shape=ValueShape.KNOWN_PLACE,
     ),
+    replace(
+        _ORIGIN,
+        opening=compile_phrase(f"{_INTRODUCES}(?:, {JOB})? from"),
+        needs=(" from ",),
+        shape=ValueShape.KNOWN_PLACE,
+    ),
     _EMPLOYER,
     replace(
         _EMPLOYER,
@@ -481,6 +542,33 @@ LIFE_RULES = (
         needs=("i'm the", "i am the"),
         pattern=compile_value(_THE_JOB),
     ),
+    Rule(
+        compile_phrase(f"{_I_AM} now(?= the )|{_I_AM}(?= {_THE_JOB_NOW} now\\b)"),
+        "user_job",
+        "job",
+        "is-the",
+        Tier.L0,
+        0.88,
+        "{who} is {value}.",
+        needs=("i'm the", "i am the", "now the"),
+        pattern=compile_value(_THE_JOB_NOW),
+    ),
+    Rule(
+        compile_phrase(f"{_INTRODUCES},"),
+        "user_job",
+        "job",
+        "introduced",
+        Tier.L0,
+        0.88,
+        "{who} works as {value}.",
+        needs=("i'm ", "i am ", "my name"),
+        pattern=compile_value(_INTRODUCED_JOB),
+    ),
+    replace(
+        _EMPLOYER,
+        opening=compile_phrase(f"{_INTRODUCES}, {_INTRODUCED_JOB} (?:at|for|with)(?= (?-i:[A-Z]))"),
+        needs=("i'm ", "i am ", "my name"),
+    ),
     replace(
         _EMPLOYER,
         opening=compile_phrase(f"{_I_AM}{_NOW}(?= the ) {_THE_JOB} (?:here )?(?:at|for|of)(?= (?-i:[A-Z]))"),
@@ -499,7 +587,7 @@ LIFE_RULES = (
     ),
     Rule(
         compile_phrase(
-            "my (?:birthday|bday|b-day|date of birth|dob)(?: is|'s| falls)(?: actually| really| now)?(?: on)?"
+            "my(?: own)? (?:birthday|bday|b-day|date of birth|dob)(?: is|'s| falls)(?: actually| really| now)?(?: on)?"
             "|i was born on(?= [^.,;!?\\n]{0,20}\\d)|i(?:'ll| will|'m)? turn(?:ing)? \\d{1,3} on"
         ),
         "user_birthday",
@@ -562,6 +650,8 @@ LIFE_RULES = (
             rf"(?= (?:{DIETS})\b(?! for (?:a|one) (?:day|week)\b))|i(?: now)? (?:follow|keep|eat|stick|keep to"
             rf"|stick to)(?: to)?(?: an?)?(?= (?:{DIETS}) (?:diet|food)\b)|(?:i(?:'ve| have) been"
             rf"|{BEGINS}been)(?: an?)?(?= (?:{DIETS}) (?:for(?! (?:a|one) (?:day|week)\b)|since|all|ever)\b)"
+            rf"|{_I_AM} (?:not|no longer)(?: an?)? (?:{DIETS})(?: any ?(?:more|longer))?,?"
+            rf"(?: but| just| only| now){{1,2}}(?: an?)?(?= (?:{DIETS})\b)"
         ),
         "user_diet",
         "diet",
@@ -601,6 +691,7 @@ LIFE_RULES = (
         "hei\u00dft",
         "heisst",
     ),
+    *_build_german_family(),
     *(_name_several(place) for place in range(3)),
     *(_name_all(place) for place in range(3)),
     *(_name_twins(place) for place in range(3)),

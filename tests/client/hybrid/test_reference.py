@@ -97,7 +97,7 @@ SAID = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
                 {"text": "Ana lives in Ghent", "fact": True, "time": SAID - timedelta(days=5), "former": True},
             ],
             " Dates are of 2026.",
-            ["[1] user 2 Mar: a", "[2] user 2 Mar: b", "[3] Ana lives in Ghent, since 25 Feb (former)"],
+            ["[1] user 2 Mar: a", "[2] user 2 Mar: b", "[3] Ana lives in Ghent, said 25 Feb (former)"],
         ),
         (
             [

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -368,4 +369,24 @@ async def test_a_turn_is_told_what_follows_from_several_facts_by_the_contracts_t
     }
     assert all(one["summary"].startswith(f"{one['type']} ") for one in told)
     assert answer["recall_insight_ids"] == [one["id"] for one in told]
+    await ana.http.aclose()
+
+
+async def test_what_another_user_said_is_told_a_turn_as_that_users(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await make_live(quiet.database, WordEmbedder())
+    workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
+    said = (("u-ben", "My name is Ben."), ("u-ben", "cats eat everything"), ("u-cleo", "cats and dogs sleep"))
+    for user, words in (*said, ("u-ben", "I live in Leeds."), ("u-ben", "I moved to York."), ("u-ann", "cats purr")):
+        await say(ana, words, user_id=user)
+        await Crew(workers, embedder=WordEmbedder()).drain()  # type: ignore[arg-type]  # the API's own
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "cats Leeds York?"}]}
+    body = {"session_id": "other", "turn_id": "1", "user_id": "u-ann", "current_input": [item]}
+    answer = (await ana.http.post("/api/v1/turns/before", json=body)).json()
+    told = re.sub(r"\[\d+\] | 12:00:", "", answer["input_items"][1]["content"][0]["text"]).split("\n")
+    assert {"Ben cats eat everything", "another user cats and dogs sleep", "user cats purr"} <= {*told}
+    assert "home changed: Leeds (2026-03-01), then York (2026-03-01). Ben moved to York." in told
+    nobody = (await ana.http.post("/api/v1/turns/before", json={**body, "user_id": None})).json()
+    assert ": cats and dogs sleep" in nobody["input_items"][1]["content"][0]["text"]
+    assert "another user" not in nobody["input_items"][1]["content"][0]["text"]
     await ana.http.aclose()

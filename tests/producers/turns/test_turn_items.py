@@ -252,18 +252,23 @@ def test_facts_are_told_as_whose_they_are_and_messages_with_speaker_and_time() -
         {"path": "monday/1", "role": "user", "name": "Bo", "time": "2026-03-02T09:30:00+00:00", "text": "hello"}
     ]
     chunks.append({**chunks[0], "time": "2026-03-01T09:30:00+00:00", "text": "I live in Bonn", "former": True})
-    insights = [{"id": "i", "type": "fact_stability", "summary": "Ann keeps to Ghent", "confidence": "0.78"}]
+    stable = "fact_stability user_favourite::colour = blue, stated in 2 turns since 2026-03-01. Ann likes blue."
+    changed = "fact_evolution user_home::home: Bonn (2026-03-01) -> Ghent (2026-03-02). Ann lives in Ghent."
+    summaries = ("Ann keeps to Ghent", stable, changed)
+    insights = [{"id": "i", "type": "fact_stability", "summary": one, "confidence": "0.78"} for one in summaries]
     told = RecalledContext(facts, insights, chunks).items()[1]["content"][0]["text"].split("\n")
     assert told[2:-1] == [
         "facts:",
-        "[1] Ann (the user): lives in Ghent, since 9 Mar",
-        "[2] Bo: name is Bo, since 9 Mar",
-        "[3] the user: likes jazz, since 9 Mar",
-        "[4] another: works as a nurse, since 9 Mar",
+        "[1] Ann (the user): lives in Ghent, said 9 Mar",
+        "[2] Bo: name is Bo, said 9 Mar",
+        "[3] the user: likes jazz, said 9 Mar",
+        "[4] another: works as a nurse, said 9 Mar",
         "insights and messages:",
         "[5] Ann keeps to Ghent",
-        "[6] Bo 2 Mar: hello",
-        "[7] Bo 1 Mar (former): I live in Bonn",
+        "[6] favourite colour: blue, stated in 2 turns since 2026-03-01. Ann likes blue.",
+        "[7] home changed: Bonn (2026-03-01), then Ghent (2026-03-02). Ann lives in Ghent.",
+        "[8] Bo 2 Mar: hello",
+        "[9] Bo 1 Mar (former): I live in Bonn",
     ]
     assert RecalledContext(facts).items()[1]["content"][0]["text"].split("\n")[-2] == "insights and messages: none"
 

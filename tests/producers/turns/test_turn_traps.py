@@ -143,7 +143,7 @@ async def test_trap_5_and_6_one_value_holds_and_a_fact_said_once_is_told_once(wo
         assert (len(ids), "user_name" in ids) == (len(set(ids)), True), ids
         lines = shown["input_items"][1]["content"][0]["text"].splitlines()
         facts = lines[lines.index("facts:") + 1 : lines.index("facts:") + 1 + len(ids)]
-        said_of = sorted(re.sub(r"^\[\d\] [^:]*: |, since .*", "", line) for line in facts)
+        said_of = sorted(re.sub(r"^\[\d\] [^:]*: |, said .*", "", line) for line in facts)
         assert said_of == ["likes jazz", "name is Anna"], facts
         assert shown["recall_insight_ids"] == []
 

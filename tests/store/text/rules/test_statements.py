@@ -245,7 +245,7 @@ def test_what_is_taken_back_typed_or_pasted_states_nothing(text: str) -> None:
         ("I like golf these days.", "user_like=golf"),
         ("Ich bin letzte Woche nach Ulm gezogen.", "user_home=Ulm"),
         ("Seit Mai wohne ich in Ulm.", "user_home=Ulm"),
-        ("Ich bin 44 und wohne in Ulm.", "user_home=Ulm"),
+        ("Ich bin neu hier und wohne in Ulm.", "user_home=Ulm"),
         ("I love pizza but I don't love mornings.", "user_like=pizza"),
         ("Opera isn't my thing.", "user_dislike=Opera"),
         ("Sushi is not for me.", "user_dislike=Sushi"),
