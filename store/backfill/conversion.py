@@ -13,12 +13,14 @@ from uuid import UUID
 
 import orjson
 from afterturn_client.moments import parse_zoned
-from sqlalchemy import Column, MetaData, Table, Uuid
+from sqlalchemy import Column, ColumnElement, MetaData, Table, Uuid, func
 from sqlalchemy.dialects.postgresql import JSONB
 
 from store import identity
+from store.errors import InvalidEvent
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
+from store.log.event_data import EARLIEST, LATEST
 from store.tenancy.banks import RUNTIME, bank_created_fields
 from store.tenancy.spaces import Space
 from store.text.redaction import Redaction, redact_secrets
@@ -27,6 +29,9 @@ from store.text.redaction import Redaction, redact_secrets
 MARK: Mapping[str, Any] = {"source": "agent-memory-backfill", "backfilled": True}
 #: The time of a row that has none.
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+#: The columns that are times, and those that are JSON.
+TIMES = frozenset({"event_date", "occurred_start", "occurred_end", "mentioned_at", "update_ts"})
+_JSON = frozenset({"metadata", "disposition", "messages"})
 _SAID = ("role", "name", "content", "timestamp")
 _METADATA = MetaData()
 
@@ -88,16 +93,33 @@ class SourceTable:
         if self.name not in self._tables:
             tail = ("aggregate_version", "active", "update_ts") if self.versioned else ()
             ids = (Column(one, Uuid if one.endswith("_id") else None) for one in ("host_id", *self.keys))
-            others = (
-                Column(one, JSONB if one in ("metadata", "disposition", "messages") else None)
-                for one in (*self.columns, *tail)
-            )
+            others = (Column(one, JSONB if one in _JSON else None) for one in (*self.columns, *tail))
             self._tables[self.name] = Table(self.name, _METADATA, *ids, *others)
         return self._tables[self.name]
+
+    @property
+    def selected(self) -> Sequence[ColumnElement[Any]]:
+        """The columns as they are read: times as ISO 8601, since PostgreSQL has some that Python has not."""
+        return [func.to_jsonb(c, type_=JSONB).label(c.name) if c.name in TIMES else c for c in self.table.c]
 
     def key(self, row: Row) -> tuple[Any, ...]:
         """Return the key of a row after the host."""
         return tuple(row[name] for name in self.keys)
+
+
+def parse_times(row: Row) -> Row:
+    """Return a row whose times are texts with its times.
+
+    Raises InvalidEvent for one that no calendar of ours has: `infinity`, before Christ, after the year 9999.
+    """
+    return {**row, **{name: _parse_time(name, row[name]) for name in TIMES & row.keys() if row[name] is not None}}
+
+
+def _parse_time(name: str, text: str) -> datetime:
+    try:
+        return parse_zoned(text)
+    except ValueError:
+        raise InvalidEvent(f"{name}: a time that the log does not take") from None
 
 
 def build_event(source: SourceTable, row: Row, place: BankPlace, redaction: Redaction) -> dict[str, Any]:
@@ -110,9 +132,12 @@ def convert_row(source: SourceTable, row: Row, place: BankPlace, redaction: Reda
 
     Raises InvalidEvent for what the log does not take.
     """
-    fields = {name: value for name, value in source.build(row, place).items() if value is not None}
-    at = row.get("update_ts") or row.get("event_date")
-    version = max(int(row["aggregate_version"] or 1), 1) if source.versioned else 1
+    try:
+        fields = {name: value for name, value in source.build(row, place).items() if value is not None}
+        at = row.get("update_ts") or row.get("event_date")
+        version = max(int(row["aggregate_version"] or 1), 1) if source.versioned else 1
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidEvent("a column is missing, or of another kind") from None
     return build_command(place.origin(at), source.event, _redact_texts(fields, redaction), version=version)
 
 
@@ -201,13 +226,19 @@ def _build_session(row: Row, place: BankPlace) -> Mapping[str, Any]:
     return {
         "sessionId": str(identity.session_id(place.bank, name)),
         "sessionName": name,
-        "messages": [_build_message(one) for one in row["messages"] or () if isinstance(one, dict) and _has_text(one)],
+        "messages": [_build_message(one) for one in _read_list(row["messages"]) if _has_text(one)],
         "metadata": row["metadata"] or {},
     }
 
 
-def _has_text(message: Row) -> bool:
-    return message.get("content") is not None and isinstance(message.get("role"), str)
+def _read_list(told: Any) -> Sequence[Any]:
+    if told is not None and not isinstance(told, list):
+        raise TypeError
+    return told or ()
+
+
+def _has_text(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("content") is not None and isinstance(message.get("role"), str)
 
 
 def _build_message(message: Row) -> dict[str, Any]:
@@ -222,10 +253,9 @@ def _is_time(value: Any) -> bool:
     if value == "":
         return True
     try:
-        parse_zoned(value)
+        return EARLIEST <= parse_zoned(value) < LATEST
     except (AttributeError, ValueError):
         return False
-    return True
 
 
 def normalise_json(value: Any) -> Any:

@@ -13,9 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from asyncpg.exceptions import PostgresError
-from sqlalchemy import select, tuple_
+from sqlalchemy import ColumnElement, Exists, and_, exists, or_, select, true, tuple_
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from store.backfill.conversion import (
     BANK,
@@ -25,6 +26,7 @@ from store.backfill.conversion import (
     SourceTable,
     build_event,
     normalise_json,
+    parse_times,
     place_bank,
 )
 from store.database import ONE_PLAN, Database
@@ -36,6 +38,8 @@ from store.off_loop import run_off_loop
 from store.schema import EVENT_STORE
 from store.text.redaction import Redaction
 
+#: Whether all rows are there that a row names; read with each row.
+WHOLE = "whole"
 #: Refused rows that a report names.
 NAMED = 20
 Progress = Callable[[str, int], None]
@@ -168,17 +172,27 @@ class Backfill:
         with _translate_errors(f"the database of the rows has no table {BANK} that can be read"):
             async with self._source.connect() as connection:
                 found: set[UUID] = set((await connection.scalars(select(banks.c.host_id).distinct().limit(100))).all())
-        if self._told_host is not None:
-            return self._told_host
-        if len(found) > 1:
-            raise UnusableSource(f"there are {len(found)} hosts: name one of {', '.join(map(str, sorted(found)))}")
+                told = self._told_host
+                named = told is not None and await connection.scalar(select(exists().where(banks.c.host_id == told)))
+        if told is not None and named:
+            return told
+        if found and (told is not None or len(found) > 1):
+            missing = "" if told is None else f"{BANK} has no row of the host {told}; "
+            raise UnusableSource(
+                f"{missing}there are {len(found)} hosts: name one of {', '.join(map(str, sorted(found)))}"
+            )
         if not found:
             raise UnusableSource(f"{BANK} is empty")
         return found.pop()
 
     async def _read_pages(self, source: SourceTable, host: UUID) -> AsyncIterator[Sequence[Row]]:
         keys = [source.table.c[name] for name in source.keys]
-        page = select(source.table).where(source.table.c.host_id == host).order_by(*keys).limit(self._page)
+        page = (
+            select(*source.selected, _has_parents(source).label(WHOLE))
+            .where(source.table.c.host_id == host)
+            .order_by(*keys)
+            .limit(self._page)
+        )
         after: tuple[Any, ...] | None = None
         while True:
             query = page if after is None else page.where(tuple_(*keys) > tuple_(*after))
@@ -200,7 +214,8 @@ class Backfill:
             self._leave(source, row)
             return False
         parents = ((table, (row["bank_id"], row[name])) for name, table in source.parents.items() if row[name])
-        if row["bank_id"] not in self._places or any(key in self._left.get(table, ()) for table, key in parents):
+        left = any(key in self._left.get(table, ()) for table, key in parents)
+        if row["bank_id"] not in self._places or left or not row[WHOLE]:
             counts.orphaned += 1
             self._leave(source, row)
             return False
@@ -217,7 +232,7 @@ class Backfill:
         taken, events = list[Row](), list[dict[str, Any]]()
         for row in rows:
             try:
-                events.append(build_event(source, row, self._places[row["bank_id"]], self._redaction))
+                events.append(build_event(source, parse_times(row), self._places[row["bank_id"]], self._redaction))
             except InvalidEvent as refusal:
                 counts.refused += 1
                 self.report.name_row(source, row, str(refusal))
@@ -259,6 +274,19 @@ class Backfill:
             else:
                 # It was there before: a command or a turn made it.
                 counts.known += 1
+
+
+def _has_parents(source: SourceTable) -> ColumnElement[bool]:
+    """Return whether every row that a row names is in its table: not each database of the platform has foreign keys."""
+    row, tables = source.table.c, {one.name: one for one in TABLES}
+    named = [(row[name], tables[table]) for name, table in source.parents.items()]
+    return and_(true(), *(or_(column.is_(None), _is_there(row, column, parent)) for column, parent in named))
+
+
+def _is_there(row: ReadOnlyColumnCollection[str, Any], named: ColumnElement[Any], parent: SourceTable) -> Exists:
+    there = parent.table.alias().c
+    [key] = parent.ids
+    return exists().where(there.host_id == row.host_id, there.bank_id == row.bank_id, there[key] == named)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ DROP_OF_NOTHING = text("""
 # A unit that changed since it was read has words by the new rules already. Locked, so that a caller that forgets a unit
 # meanwhile deletes its new words, too.
 UNCHANGED = text("""
-    select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as int[])) as t(unit_id, version)
+    select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as bigint[])) as t(unit_id, version)
       join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
        and u.aggregate_version = t.version

@@ -6,6 +6,7 @@ names and numbers.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -37,6 +38,9 @@ LEVELS = DEPTH_LIMIT + 3
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Version = Annotated[int, Field(ge=0, lt=2**63)]
+#: The times that an event may tell: their day, and those beside it, exist in every time zone.
+EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+Time = Annotated[AwareDatetime, Field(ge=EARLIEST, lt=LATEST)]
 
 
 class EventData(BaseModel):
@@ -73,7 +77,7 @@ class BankData(EventData):
     user_id: UUID | None = None
     disposition: Mapping[str, JsonValue] | None = None
     background: str | None = None
-    expires_at: AwareDatetime | None = None
+    expires_at: Time | None = None
 
 
 class DocKey(EventData):
@@ -93,7 +97,7 @@ class Doc(DocKey):
     content_hash: str | None = None
     title: str | None = None
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    occurred_at: AwareDatetime | None = None
+    occurred_at: Time | None = None
     bytes: Bytes = None
     agent_def_id: UUID | None = None
 
@@ -109,18 +113,18 @@ class UnitData(UnitKey):
 
     content: str
     fact_type: FactType = "world"
-    event_date: AwareDatetime
+    event_date: Time
     doc_id: UUID | None = None
     context: str | None = None
-    occurred_start: AwareDatetime | None = None
-    occurred_end: AwareDatetime | None = None
-    mentioned_at: AwareDatetime | None = None
+    occurred_start: Time | None = None
+    occurred_end: Time | None = None
+    mentioned_at: Time | None = None
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
     proof_count: Count = 1
     source_memory_ids: tuple[UUID, ...] = ()
     embedding_model: str | None = None
     bytes: Bytes = None
-    expires_at: AwareDatetime | None = None
+    expires_at: Time | None = None
 
 
 def _check_parts(text: str) -> str:
@@ -244,7 +248,7 @@ class HistoryMessage(BaseModel):
 
     role: str
     name: str | None = None
-    timestamp: AwareDatetime | None = None
+    timestamp: Time | None = None
     content: JsonValue = None
     unit_id: UUID | None = None
 

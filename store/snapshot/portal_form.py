@@ -15,7 +15,7 @@ from uuid import UUID
 
 from afterturn_client.moments import parse_zoned
 
-from store.backfill.conversion import BANK, TABLES, BankPlace, Row, SourceTable, convert_row, place_bank
+from store.backfill.conversion import BANK, TABLES, TIMES, BankPlace, Row, SourceTable, convert_row, place_bank
 from store.errors import InvalidEvent, SnapshotRefused
 from store.identity import digest_name
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType
@@ -223,9 +223,6 @@ def _convert_one(
     except InvalidEvent as error:
         done.refuse(what, str(error))
         return None
-    except (KeyError, TypeError, ValueError, AttributeError):
-        done.refuse(what, "a column is missing, or of another kind")
-        return None
     rows.take(source.name, source.key(row), (place.name, place.user, place.agent) if source.name == BANK else None)
     return event
 
@@ -239,9 +236,6 @@ def _find_place(rows: PortalRows, host: UUID, source: SourceTable, row: Row) -> 
     return BankPlace(host, *bank[0])
 
 
-_TIMES = frozenset({"event_date", "occurred_start", "occurred_end", "mentioned_at", "update_ts"})
-
-
 def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
     """Return a row by its columns, with ids and times parsed; what the row lacks is null."""
     ids = [name for name in source.keys if name.endswith("_id")]
@@ -252,7 +246,7 @@ def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
             row[name] = UUID(str(row[name]))
     if any(row[name] is None for name in source.keys):
         raise ValueError
-    for name in _TIMES & row.keys():
+    for name in TIMES & row.keys():
         if row[name] is not None:
             row[name] = parse_zoned(str(row[name]))
     row["aggregate_version"] = int(row["aggregate_version"] or 1)

@@ -196,6 +196,47 @@ async def test_a_plan_writes_nothing_and_a_row_that_the_log_does_not_take_is_nam
     assert (await run(world, rows, "verify")).mismatches == 0
 
 
+#: A message of a time that no year 1 of UTC has.
+EARLY = '{"role": "user", "content": "x", "timestamp": "0001-01-01T00:00:00+14:00"}'
+#: What is wrong with one row, and the reason that names it: "" where the row comes over.
+ODD_ROWS = (
+    ("update agent_memory_unit_t set event_date = 'infinity' where unit_id = md5('1unit1')::uuid", "event_date"),
+    ("update agent_memory_unit_t set event_date = '4000-01-01 BC' where unit_id = md5('1unit2')::uuid", "event_date"),
+    (
+        "update agent_memory_unit_t set mentioned_at = '294000-01-01' where unit_id = md5('1unit3')::uuid",
+        "mentioned_at",
+    ),
+    (
+        "update agent_memory_unit_t set occurred_start = '0001-01-01' where unit_id = md5('1unit4')::uuid",
+        "occurredStart",
+    ),
+    ("update agent_memory_unit_t set metadata = '\"text\"' where unit_id = md5('1unit6')::uuid", "metadata"),
+    ("update agent_memory_unit_t set proof_count = null, metadata = '[]' where unit_id = md5('1unit7')::uuid", ""),
+    ("update agent_memory_unit_t set aggregate_version = 2^40 where unit_id = md5('1unit8')::uuid", ""),
+    ("update agent_session_history_t set messages = '5' where session_id = md5('1session1')::uuid", "another kind"),
+    ("update agent_session_history_t set messages = '{}' where session_id = md5('1session2')::uuid", "another kind"),
+    (f"update agent_session_history_t set messages = '[1, {EARLY}]' where session_id = md5('1session3')::uuid", ""),
+    ("update agent_memory_bank_t set disposition = '\"text\"' where bank_id = md5('bank2')::uuid", "another kind"),
+)
+
+
+async def test_odd_rows_are_named_or_taken_and_all_others_come_over(world: World, rows: str) -> None:
+    """Also where the platform's database has no foreign keys: what hangs on a row that is not there stays behind."""
+    await fill_platform(rows, 2)
+    for statement, _ in ODD_ROWS:
+        assert len(await ask(rows, f"{statement} returning 1")) == 1, statement
+    await ask(rows, "alter table agent_memory_unit_t drop constraint agent_memory_unit_t_host_id_bank_id_doc_id_fkey")
+    await ask(rows, "delete from agent_memory_doc_t where doc_id = md5('1doc5')::uuid")
+    done = await run(world, rows)
+    reasons = [why for _, why in ODD_ROWS if why]
+    assert done.total("refused") == len(reasons)
+    assert all(any(why in one for one in done.named) for why in reasons)
+    assert done.tables["agent_memory_unit_t"].orphaned == 97, "of the refused bank 96, and one of the missing document"
+    verified = await run(world, rows, "verify")
+    assert (verified.mismatches, verified.total("known")) == (0, done.total("written"))
+    assert await wrong(world) == []
+
+
 async def test_the_verification_finds_a_row_that_changed_in_the_platform(world: World, rows: str) -> None:
     await fill_platform(rows, 1)
     await run(world, rows)
@@ -221,3 +262,5 @@ async def test_a_source_that_is_not_the_platforms_is_refused(world: World, rows:
     with pytest.raises(UnusableSource, match="2 hosts: name one of"):
         await run(world, rows, "plan")
     assert (await run(world, rows, "plan", platform_host=named("host"))).total("read") == ROWS_OF_BANK
+    with pytest.raises(UnusableSource, match=r"no row of the host .* name one of"):
+        await run(world, rows, "verify", platform_host=uuid4())
