@@ -149,7 +149,7 @@ COMMANDS: Mapping[str, Command] = {
         "Operate",
         "Show the call audit: API calls and operators' commands, without content.",
     ),
-    "workers": Command("deploy.cli.workers:workers_app", "Operate", "List worker processes."),
+    "workers": Command("deploy.cli.processes:workers_app", "Operate", "List worker processes."),
     "context": Command(
         "deploy.cli.contexts:context_app",
         "Operate",

@@ -4,11 +4,13 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from pydantic import SecretStr
 
 from deploy.api.plugin_address import ListenAddress, find_address, find_warning
@@ -25,13 +27,45 @@ from deploy.local.errors import FolderUnusable, StartFailed
 from deploy.local.folder_lock import FolderLock
 from deploy.local.private_files import hide_from_git
 from deploy.local.prometheus import describe_prometheus, find_prometheus
-from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
 from deploy.local.supervisor import RunningChild, Supervisor
 from deploy.notices import Say
 from deploy.observability.disk_space import guard_disk
+from deploy.observability.samples import reserve_file
 from deploy.settings import Settings
+
+#: `Any`, because prometheus_client has no annotations for it.
+FILE_OF_SAMPLES: Any = MmapedDict
+METRIC = "afterturn_process_deaths"
+HELP = "Processes of this stack that ended unasked, by name"
+
+
+class DeathCounter:
+    """Counts deaths by process name in the multi-process format of prometheus_client.
+
+    prometheus_client's counters choose that format from the environment at import, which has already happened
+    when a command reaches this point; so the file is written directly.
+    """
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        """Create the counters in an existing folder, each at zero."""
+        path = folder / f"counter_{os.getpid()}.db"
+        reserve_file(path)
+        self._file: Any = FILE_OF_SAMPLES(str(path))
+        for name in names:
+            self._file.read_value(self._key(name))
+
+    def count(self, name: str) -> None:
+        """Add one death."""
+        key = self._key(name)
+        value, _ = self._file.read_value(key)
+        self._file.write_value(key, value + 1, 0.0)
+
+    @staticmethod
+    def _key(name: str) -> str:
+        return str(mmap_key(METRIC, f"{METRIC}_total", ["process"], [name], HELP))
+
 
 #: Connections of a process per `pool_size`: it has a pool of that size and one of half, and each may double.
 CONNECTIONS_A_POOL_SIZE = 3

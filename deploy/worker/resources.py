@@ -7,11 +7,14 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import redis
+import structlog
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy.components.broker_fitness import BrokerMonitor
@@ -22,9 +25,9 @@ from deploy.components.gateways import build_delivery_clients, create_gateway_re
 from deploy.components.indexing import index_as_owner
 from deploy.components.models import ModelKeeper
 from deploy.components.process_setup import lower_backend_priority
+from deploy.components.turn_queues import queue_url
 from deploy.observability.loop_lag import record_loop_lag
 from deploy.settings import Settings
-from deploy.worker.queue_file import rewrite_queue_file
 from deploy.worker.registry import Registration
 from deploy.worker.turn_queues import count_letters, prune_letters
 from embeddings.prompt_tokens import choose_counter
@@ -71,6 +74,52 @@ from workers.retry import RetryPolicy
 from workers.runner import Runner
 from workers.stage_work import StageWork
 from workers.sweeper import Sweeper
+from workers.turn_queue import ANSWER_S, CONNECT_S
+
+log = structlog.get_logger(__name__)
+
+#: Pause between two looks at whether a rewrite is due, in seconds; the longest one, for long intervals.
+MOST_PAUSE_S = 300.0
+
+
+async def rewrite_queue_file(settings: Settings) -> None:
+    """Have the server rewrite its file every `queue.rewrite_file_seconds`, until cancelled.
+
+    One process does so for all. A failure is logged once until a rewrite was begun again.
+    """
+    every = settings.queue.rewrite_file_seconds
+    if not (settings.queue.tenants and every):
+        return
+    limits = {"socket_connect_timeout": CONNECT_S, "socket_timeout": ANSWER_S}
+    client = redis.Redis.from_url(queue_url(settings), **limits)
+    failed = False
+    while True:
+        try:
+            await asyncio.to_thread(begin_rewrite, client, f"{settings.broker.namespace}:queue-file-rewritten", every)
+            failed = False
+        except redis.RedisError as error:
+            if not failed:
+                log.warning("queue_file_not_rewritten", error=type(error).__name__)
+            failed = True
+        await asyncio.sleep(min(every / 4, MOST_PAUSE_S))
+
+
+def begin_rewrite(client: "redis.Redis", mark: str, every_s: int) -> bool:
+    """Begin a rewrite unless one was begun within `every_s` seconds, by the key `mark`; return whether it was begun.
+
+    A server without an append-only file needs none. Raises redis.RedisError.
+    """
+    persistence: Any = client.info("persistence")
+    if not persistence["aof_enabled"] or not client.set(mark, "", nx=True, ex=every_s):
+        return False
+    try:
+        client.bgrewriteaof()
+    except redis.RedisError:
+        with suppress(redis.RedisError):
+            client.delete(mark)
+        raise
+    return True
+
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.
 GRACE_S = 3.0

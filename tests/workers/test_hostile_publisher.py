@@ -12,7 +12,7 @@ from afterturn_client.envelopes import TURN, wrap_event
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
-from deploy.worker.queue_file import begin_rewrite
+from deploy.worker.resources import begin_rewrite
 from producers.queue.dead_letters import MOST_BYTES, DeadLetters
 from tests.patience import wait_until
 from tests.workers.test_turn_queue import MARK, NEVER, Queue, Taken, queue

@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import InterfaceError
 
-from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, poll_forever
+from deploy.cli.status import WINDOW_S, Speed, Speeds, poll_forever
 from store.ledger.ledger import PUBLIC_STATUSES
 from store.ledger.stages import Stage
 from tests.deploy.operated import SECRET, Busy

@@ -10,9 +10,8 @@ from uuid import UUID
 
 from prometheus_client import REGISTRY
 
-from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.observability.loop_lag import PAUSE_S, measure_loop_lag
-from deploy.observability.metrics import SampleFiles, is_served_elsewhere
+from deploy.observability.metrics import DatabaseGauges, ReplicaLag, SampleFiles, XminAge, is_served_elsewhere
 from deploy.observability.samples import SERVED
 from store.database_gauges import DatabaseSample, GenerationShare, TenantBacklog
 from tests.deploy.observability.test_metrics import counting

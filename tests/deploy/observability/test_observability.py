@@ -20,11 +20,10 @@ import store.database
 import workers.metrics
 from deploy.cli.app import COMMANDS
 from deploy.lab.build_dashboards import DASHBOARDS, render_dashboard
-from deploy.local.restarts import METRIC as DEATHS
+from deploy.local.local_stack import METRIC as DEATHS
 from deploy.observability import loop_lag
-from deploy.observability.database_metrics import DatabaseGauges, ReplicaLag, XminAge
 from deploy.observability.health_rules import LedgerSample
-from deploy.observability.metrics import _BrokerGauge, _DiskGauge, _LedgerGauges
+from deploy.observability.metrics import DatabaseGauges, ReplicaLag, XminAge, _BrokerGauge, _DiskGauge, _LedgerGauges
 from deploy.observability.process_metrics import ProcessGauges
 from deploy.settings import HealthSettings, load_settings
 from deploy.worker import turn_queues

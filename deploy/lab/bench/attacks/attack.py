@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from types import ModuleType
 
 from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, Attacker
 
@@ -44,6 +45,24 @@ class Attack:
     does: str
     must: RequiredEnding
     send: Send
-    prepare: Send | None = None
-    seconds: float = 5.0
-    pauses_workers: bool = False
+    prepare: Send | None
+    seconds: float
+    pauses_workers: bool
+
+
+def attack(
+    name: str,
+    does: str,
+    must: RequiredEnding = RequiredEnding.BE_ANSWERED,
+    *,
+    prepare: Send | None = None,
+    seconds: float = 5.0,
+    pauses_workers: bool = False,
+) -> Callable[[Send], Attack]:
+    """Return what makes an Attack of the function that sends it."""
+    return lambda send: Attack(name, does, must, send, prepare, seconds, pauses_workers)
+
+
+def list_attacks(*modules: ModuleType) -> list[Attack]:
+    """Return the attacks of these modules, in the order in which they are written."""
+    return [one for module in modules for one in vars(module).values() if isinstance(one, Attack)]

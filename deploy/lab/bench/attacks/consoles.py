@@ -2,7 +2,7 @@
 
 import asyncio
 
-from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
+from deploy.lab.bench.attacks.attack import attack
 from deploy.lab.bench.attacks.attacker import Attacker
 from store.database import Database
 from store.settings import DatabaseSettings
@@ -13,6 +13,7 @@ CONSOLES = 10
 SECONDS = 10
 
 
+@attack("consoles", "ten open consoles stream the figures", seconds=SECONDS)
 async def _open_consoles(attacker: Attacker) -> None:
     key = await _create_operator_key(attacker)
     stream = f"/api/v1/operator/figures/stream?for_s={SECONDS}"
@@ -26,10 +27,3 @@ async def _create_operator_key(attacker: Attacker) -> str:
         return await OperatorKeys(database).create("ten consoles")
     finally:
         await database.close()
-
-
-ATTACKS = (
-    Attack(
-        "consoles", "ten open consoles stream the figures", RequiredEnding.BE_ANSWERED, _open_consoles, seconds=SECONDS
-    ),
-)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
+from deploy.lab.bench.attacks.attack import attack
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 from deploy.lab.worker_pause import pause_workers
 from store import identity
@@ -44,18 +44,22 @@ async def _store_units(attacker: Attacker) -> None:
         attacker.units += [one["unit_id"] for one in answer.json()["results"]]
 
 
+@attack("recalls", "32 questions of one tenant at a time", prepare=_store_units)
 async def _flood_recalls(attacker: Attacker) -> None:
     await attacker.keep_at(32, lambda: attacker.recall(f"which plan did Ana discuss, {attacker.number()}?"))
 
 
+@attack("turns", "32 turns of one tenant at a time")
 async def _flood_turns(attacker: Attacker) -> None:
     await attacker.keep_at(32, lambda: attacker.call("POST", "/api/v1/turns", _make_turn(attacker)))
 
 
+@attack("batches", "8 batches of 500 turns at once")
 async def _flood_batches(attacker: Attacker) -> None:
     await asyncio.gather(*(_send_batch(attacker) for _ in range(8)))
 
 
+@attack("erasures", "erasures of unknown users beside small batches")
 async def _flood_erasures(attacker: Attacker) -> None:
     """Request erasures of unknown users while sending small batches."""
 
@@ -66,6 +70,7 @@ async def _flood_erasures(attacker: Attacker) -> None:
     await asyncio.gather(attacker.keep_at(4, erase), attacker.keep_at(2, lambda: _send_batch(attacker, 10)))
 
 
+@attack("banks", "up to 4,000 new banks")
 async def _flood_banks(attacker: Attacker) -> None:
     async def make() -> None:
         await attacker.call("POST", "/api/v1/banks", {"bank": f"bank {attacker.number()}"})
@@ -73,6 +78,7 @@ async def _flood_banks(attacker: Attacker) -> None:
     await attacker.keep_at(16, make, most=4000)
 
 
+@attack("links", "32 links at a time", prepare=_store_units)
 async def _flood_links(attacker: Attacker) -> None:
     """Link units to each other, again and again."""
 
@@ -88,6 +94,7 @@ async def _flood_links(attacker: Attacker) -> None:
         await attacker.keep_at(32, link)
 
 
+@attack("long_polls", "256 waits of 6 s", seconds=6.0, pauses_workers=True)
 async def _flood_long_polls(attacker: Attacker) -> None:
     """Wait 256 times for a bank's stages and for a recall job while all workers are stopped."""
     with pause_workers(attacker.stack):
@@ -100,6 +107,7 @@ async def _flood_long_polls(attacker: Attacker) -> None:
         await asyncio.gather(*(attacker.call("GET", path) for path in paths * 128))
 
 
+@attack("held_session", "32 turns at a time into what psql holds", seconds=HELD_S + 1)
 async def _hold_locks(attacker: Attacker) -> None:
     """Lock a bank and a session from another database client, as psql could, while their tenant writes to them."""
     bank = identity.bank_id(attacker.host_id, BANK)
@@ -115,6 +123,7 @@ async def _hold_locks(attacker: Attacker) -> None:
     await writing
 
 
+@attack("backlog", "more undone rows than load shedding allows", pauses_workers=True)
 async def _build_backlog(attacker: Attacker) -> None:
     """Build a backlog above the limit of load shedding, then try whether another tenant's calls are refused."""
     with pause_workers(attacker.stack):
@@ -131,35 +140,3 @@ async def _build_backlog(attacker: Attacker) -> None:
             await attacker.bystander("POST", "/api/v1/recall/jobs", job)
             turn = {"bank": BANK, **attacker.turn_of("an ordinary turn")}
             await attacker.bystander("POST", "/api/v1/turns:batch", {"turns": [turn]})
-
-
-ATTACKS = (
-    Attack("recalls", "32 questions of one tenant at a time", RequiredEnding.BE_ANSWERED, _flood_recalls, _store_units),
-    Attack("turns", "32 turns of one tenant at a time", RequiredEnding.BE_ANSWERED, _flood_turns),
-    Attack("batches", "8 batches of 500 turns at once", RequiredEnding.BE_ANSWERED, _flood_batches),
-    Attack("erasures", "erasures of unknown users beside small batches", RequiredEnding.BE_ANSWERED, _flood_erasures),
-    Attack("banks", "up to 4,000 new banks", RequiredEnding.BE_ANSWERED, _flood_banks),
-    Attack("links", "32 links at a time", RequiredEnding.BE_ANSWERED, _flood_links, _store_units),
-    Attack(
-        "long_polls",
-        "256 waits of 6 s",
-        RequiredEnding.BE_ANSWERED,
-        _flood_long_polls,
-        seconds=6.0,
-        pauses_workers=True,
-    ),
-    Attack(
-        "held_session",
-        "32 turns at a time into what psql holds",
-        RequiredEnding.BE_ANSWERED,
-        _hold_locks,
-        seconds=HELD_S + 1,
-    ),
-    Attack(
-        "backlog",
-        "more undone rows than load shedding allows",
-        RequiredEnding.BE_ANSWERED,
-        _build_backlog,
-        pauses_workers=True,
-    ),
-)

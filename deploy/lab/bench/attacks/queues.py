@@ -10,7 +10,7 @@ import redis
 from afterturn_client import Message, NewTurn
 from afterturn_client.publisher import QueueOptions, TurnPublisher
 
-from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
+from deploy.lab.bench.attacks.attack import attack
 from deploy.lab.bench.attacks.attacker import NOT_WORKED_OFF, WORK_S, Attacker
 from deploy.lab.bench.attacks.memory import MemoryWatch
 from producers.jobs import published_prefix
@@ -48,6 +48,9 @@ def _publish_one(url: str, turn: NewTurn) -> bool:
         return publisher.length() == 0
 
 
+@attack(
+    "turn_queue", f"a queue with {IDS:,} ids without messages, keys of other types, and {MESSAGES} messages of 2 MiB"
+)
 async def _spoil_queue(attacker: Attacker) -> None:
     url = attacker.stack.redis_url.get_secret_value()
     async with MemoryWatch(attacker.stack) as memory:
@@ -58,13 +61,3 @@ async def _spoil_queue(attacker: Attacker) -> None:
     for name, grown in memory.growth_mib().items():
         if grown > MOST_MIB:
             attacker.ended(f"{name} {grown:.0f} MiB larger")
-
-
-ATTACKS = (
-    Attack(
-        "turn_queue",
-        f"a queue with {IDS:,} ids without messages, keys of other types, and {MESSAGES} messages of 2 MiB",
-        RequiredEnding.BE_ANSWERED,
-        _spoil_queue,
-    ),
-)

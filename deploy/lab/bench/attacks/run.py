@@ -14,7 +14,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.lab.bench.attacks import connections, consoles, contents, floods, queues, values
-from deploy.lab.bench.attacks.attack import Attack
+from deploy.lab.bench.attacks.attack import Attack, list_attacks
 from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
 from deploy.lab.bench.attacks.memory import MemoryWatch
@@ -45,14 +45,7 @@ MIB = 1024 * 1024
 SIZE = text("select pg_database_size(current_database())")
 
 #: All attacks; those that leave much work for the workers come last.
-ATTACKS: Sequence[Attack] = (
-    *connections.ATTACKS,
-    *consoles.ATTACKS,
-    *values.ATTACKS,
-    *queues.ATTACKS,
-    *floods.ATTACKS,
-    *contents.ATTACKS,
-)
+ATTACKS: Sequence[Attack] = list_attacks(connections, consoles, values, queues, floods, contents)
 
 
 @dataclass(frozen=True, slots=True)

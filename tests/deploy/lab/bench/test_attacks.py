@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
 from deploy.lab.bench.attacks import run
-from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
+from deploy.lab.bench.attacks.attack import RequiredEnding, attack
 from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, NOT_WORKED_OFF, Attacker, classify_ending
 from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline, take_medians
 from deploy.lab.bench.attacks.run import ATTACKS, AttackRound, TenantFactory
@@ -30,7 +30,7 @@ async def _send(_attacker: Attacker) -> None:
 
 
 HELD = AttackReport(
-    Attack("large_thing", "a large thing", RequiredEnding.BE_REFUSED, _send),
+    attack("large_thing", "a large thing", RequiredEnding.BE_REFUSED)(_send),
     endings={"413 PAYLOAD_TOO_LARGE": 2},
     bystander_refused=0,
     seconds=5.0,
@@ -46,14 +46,14 @@ HELD = AttackReport(
 
 
 def test_every_attack_has_a_name_of_its_own_and_says_what_it_sends() -> None:
-    names = [attack.name for attack in ATTACKS]
+    names = [one.name for one in ATTACKS]
     assert len(set(names)) == len(names) >= 24
     assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
-    assert all(attack.does for attack in ATTACKS)
+    assert all(one.does for one in ATTACKS)
 
 
 def test_the_bench_ends_within_six_minutes_where_every_attack_is_held() -> None:
-    assert sum(attack.seconds for attack in ATTACKS) <= 300
+    assert sum(one.seconds for one in ATTACKS) <= 300
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_attack_that_misses_is_made_three_times_after_more_quiet_and_the_medi
 ) -> None:
     left = iter(recalls)
 
-    async def make_once(_round: AttackRound, _attack: Attack) -> AttackReport:
+    async def make_once(_round: AttackRound, _attack: object) -> AttackReport:
         return replace(HELD, recall_p95_ms=next(left))
 
     async def measure_baseline(*_: object) -> Baseline:

@@ -1,6 +1,6 @@
 """What a bank speaks of most, whatever it calls it."""
 
-from deploy.lab.demo.entities import most_mentioned
+from deploy.lab.demo.run import most_mentioned
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, dialogue, open_world
 from tests.workers.stages import Crew

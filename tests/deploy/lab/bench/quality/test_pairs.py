@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from deploy.lab.bench.quality.pairs import (
+from deploy.lab.bench.quality.paraphrase import (
     CONTEXTS,
     AskingSession,
     PairContext,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from deploy.cli.app import build_cli
 from deploy.lab.bench.quality import paraphrase
 from deploy.lab.bench.quality.figures import NAMES
-from deploy.lab.bench.quality.pairs import CONTEXTS
+from deploy.lab.bench.quality.paraphrase import CONTEXTS
 from deploy.lab.bench.quality.run import PARTS
 from deploy.lab.bench.servers import BenchStack
 
