@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, TypeVar
 from uuid import UUID
 
 from fastapi import Depends, Request
@@ -24,6 +24,8 @@ from store.tenancy.console_sessions import ConsoleSessions, SessionSecret
 from store.tenancy.keys import Grant
 from store.tenancy.operator_keys import Operator
 from store.tenancy.tokens import OPERATOR_PREFIX
+
+T = TypeVar("T")
 
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 KEY_ENDED = "this key is not known here, or it was revoked or has expired: ask for another"
@@ -178,17 +180,15 @@ class AuthenticatedOperator:
         """Who this is, as the audit of changed work names them."""
         return self.operator.name or f"operator key {self.operator.key_id}"
 
-    def require_key_making(self) -> None:
-        """Raise PermissionDenied for a key that may not make keys of tenants."""
-        if not self.operator.makes_keys:
-            raise PermissionDenied(
-                "this reads content, or makes a key that does: that needs an operator's key of its own "
-                "(`afterturn keys create --operator --makes-keys`)"
-            )
-
     def note_tenant(self, tenant: UUID) -> None:
         """Note the tenant of the call for the audit."""
         self.request.scope[GRANT] = OperatorGrant(self.operator.key_id, tenant)
+
+    def note(self, found: tuple[UUID, T]) -> T:
+        """Note the tenant of what was found, which comes first, and return the rest."""
+        tenant, answer = found
+        self.note_tenant(tenant)
+        return answer
 
 
 async def _admit_operator(request: Request) -> AuthenticatedOperator:
@@ -202,6 +202,17 @@ async def _admit_operator(request: Request) -> AuthenticatedOperator:
     if time.monotonic() - begun > SHORT_WAIT_S:
         key = await find()
     return AuthenticatedOperator(key, operations, request, find)
+
+
+async def _admit_key_maker(request: Request) -> AuthenticatedOperator:
+    """Return an operator's call as `_admit_operator` does. Raises PermissionDenied for one that makes no keys, too."""
+    call = await _admit_operator(request)
+    if not call.operator.makes_keys:
+        raise PermissionDenied(
+            "this reads content, or makes a key that does: that needs an operator's key of its own "
+            "(`afterturn keys create --operator --makes-keys`)"
+        )
+    return call
 
 
 def _choose_operator_lookup(request: Request, operations: Operations) -> Callable[[], Awaitable[Operator]]:
@@ -234,3 +245,5 @@ async def _find_operator_by_session(sessions: ConsoleSessions, secret: SessionSe
 
 
 OperatorCall = Annotated[AuthenticatedOperator, Depends(_admit_operator)]
+#: A call with an operator's key that may make keys of tenants, and so read content.
+KeyMakerCall = Annotated[AuthenticatedOperator, Depends(_admit_key_maker)]

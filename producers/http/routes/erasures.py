@@ -1,14 +1,15 @@
 """Erasures: requests and receipts."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from afterturn_client.contract.erasures import ErasurePreview, ErasureReceipt
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankParameters,
     Nothing,
@@ -27,7 +28,7 @@ ERASING = DescribedAnswer("the erasure continues in the background; the receipt 
 
 ErasureId = Annotated[str, describe_id("the erasure, as its receipt says it")]
 
-router = APIRouter(prefix="/api/v1", tags=["erasures"])
+router = OperationRouter(prefix="/api/v1", tags=["erasures"])
 
 
 @router.post(
@@ -47,20 +48,18 @@ async def create_erasure(request: Request, call: TenantCall) -> Response:
     return answer_receipt(await call.memory.revisions.erase(call.grant, await read_body(request)))
 
 
-@router.post(
-    "/erasures/preview",
-    **describe_route(
-        "Preview an erasure",
-        "Counts what an erasure would take, and names copies that would stay; nothing changes. It counts for about a "
-        "second, in which writers of the bank wait, and says whether that was all.",
-        CallerClass.CHANGER,
-        {200: DescribedAnswer("what would be erased", (ErasurePreview,))},
-        body=ErasureBody,
-        fails=(NotFound, *WRITING),
-    ),
+@router.operation(
+    "POST /erasures/preview",
+    "Preview an erasure",
+    "Counts what an erasure would take, and names copies that would stay; nothing changes. It counts for about a "
+    "second, in which writers of the bank wait, and says whether that was all.",
+    "what would be erased",
+    access=CallerClass.CHANGER,
+    body=ErasureBody,
+    fails=(NotFound, *WRITING),
 )
-async def count_erasure(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.revisions.preview_erasure(call.grant, await read_body(request)))
+async def count_erasure(call: TenantCall, sent: Any) -> ErasurePreview:
+    return await call.memory.revisions.preview_erasure(call.grant, sent)
 
 
 @router.get(

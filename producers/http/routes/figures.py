@@ -7,14 +7,14 @@ from typing import Annotated
 
 import orjson
 from afterturn_client.contract.figures import FigureReport
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from producers.http.authentication import AuthenticatedOperator, OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.reads import add_read
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import Nothing, read_parameters
 from producers.service.fields import Moment, parse_moment
 from producers.service.figures import FigureFeed
@@ -27,7 +27,7 @@ SIGN_S = 15.0
 LONGEST_S = 3600
 EXAMPLE = 'event: figures\nid: 2026-03-02T09:30:00+00:00\ndata: {"samples":[],"rows":{},"workers":[]}\n\n'
 
-router = APIRouter(prefix="/api/v1/operator", tags=["figures"])
+router = OperationRouter(prefix="/api/v1/operator", tags=["figures"], access=CallerClass.OPERATOR)
 
 
 class FiguresParameters(Nothing):
@@ -47,15 +47,13 @@ class StreamParameters(FiguresParameters):
     )
 
 
-@add_read(
-    router,
-    "/figures",
+@router.operation(
+    "GET /figures",
     "Get the figures of the last hour",
     "Returns the depth and age of each stage's work, rates, how long recalls and stages took, workers and health, "
     "as the process that answers read them: every 5 s while a page watches there, every 15 s else. Rates are of "
     "the processes whose samples its `/metrics` tells.",
     "the figures",
-    access=CallerClass.OPERATOR,
     fails=(NotFound,),
 )
 async def get_figures(call: OperatorCall, asked: FiguresParameters) -> FigureReport:

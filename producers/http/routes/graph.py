@@ -11,10 +11,10 @@ from afterturn_client.contract.graph import (
     Neighbourhood,
     UnitLink,
 )
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from producers.http.authentication import TenantCall
-from producers.http.reads import add_read
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import BankParameters, describe_id, parse_identifier
 from producers.service.graph import (
     CooccurrencesParameters,
@@ -30,12 +30,11 @@ FromUnit = Annotated[str, describe_id("the unit that the link leads from")]
 ToUnit = Annotated[str, describe_id("the unit that the link leads to")]
 LinkType = Annotated[str, Path(description="kind of the link, one of seven types")]
 
-router = APIRouter(prefix="/api/v1", tags=["graph"])
+router = OperationRouter(prefix="/api/v1", tags=["graph"])
 
 
-@add_read(
-    router,
-    "/entities",
+@router.operation(
+    "GET /entities",
     "List entities",
     "People and things that remembered units mention, and those that commands made, in the order of their ids.",
     "a page",
@@ -44,9 +43,8 @@ async def list_entities(call: TenantCall, asked: BankPageParameters) -> EntityPa
     return await call.memory.graph.entities(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/entities/{entity_id}",
+@router.operation(
+    "GET /entities/{entity_id}",
     "Get an entity",
     "Returns one entity with its version, which a command may expect.",
     "the entity",
@@ -56,9 +54,8 @@ async def get_entity(call: TenantCall, asked: BankParameters, entity_id: EntityI
     return await call.memory.graph.entity(call.grant, asked.bank, parse_identifier(entity_id))
 
 
-@add_read(
-    router,
-    "/mentions",
+@router.operation(
+    "GET /mentions",
     "List which units mention which entities",
     "Mentions in remembered units, in the order of unit and entity; of one unit or entity where that is named.",
     "a page",
@@ -67,9 +64,8 @@ async def list_mentions(call: TenantCall, asked: MentionsParameters) -> MentionP
     return await call.memory.graph.mentions(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/cooccurrences",
+@router.operation(
+    "GET /cooccurrences",
     "List entities that occur together",
     "Pairs of entities that a remembered unit mentions together, in the order of their ids. Workers count them.",
     "a page",
@@ -78,9 +74,8 @@ async def list_cooccurrences(call: TenantCall, asked: CooccurrencesParameters) -
     return await call.memory.graph.cooccurrences(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/neighbourhood",
+@router.operation(
+    "GET /neighbourhood",
     "Get the entities around one",
     "An entity, those that occur with it most often, and the pairs among them. Workers count them.",
     "the entities and pairs",
@@ -90,9 +85,8 @@ async def get_neighbourhood(call: TenantCall, asked: NeighbourhoodParameters) ->
     return await call.memory.graph.neighbourhood(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/links",
+@router.operation(
+    "GET /links",
     "List links between units",
     "Links between remembered units, in the order of their units and types; from and to one unit where that is named.",
     "a page",
@@ -101,9 +95,8 @@ async def list_links(call: TenantCall, asked: LinksParameters) -> LinkPage:
     return await call.memory.graph.links(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/links/{from_unit_id}/{to_unit_id}/{link_type}",
+@router.operation(
+    "GET /links/{from_unit_id}/{to_unit_id}/{link_type}",
     "Get a link between units",
     "Returns one link with its version, which a command may expect.",
     "the link",

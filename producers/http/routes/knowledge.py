@@ -6,11 +6,11 @@ from afterturn_client.contract.banks import DirectiveDetails
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.knowledge import DirectivePage, Document, DocumentPage, ReflectionPage
 from afterturn_client.contract.receipts import DirectiveReceipt, DocumentReceipt, LinkReceipt
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.reads import add_read
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankParameters,
     describe_id,
@@ -29,7 +29,7 @@ DocumentId = Annotated[str, describe_id("the document")]
 
 DirectiveId = Annotated[str, describe_id("the directive")]
 
-router = APIRouter(prefix="/api/v1", tags=["knowledge"])
+router = OperationRouter(prefix="/api/v1", tags=["knowledge"])
 
 
 @router.post(
@@ -51,9 +51,8 @@ async def add_document(request: Request, call: TenantCall) -> Response:
     return json_response(added, 200 if added.duplicate else 201)
 
 
-@add_read(
-    router,
-    "/docs/{doc_id}",
+@router.operation(
+    "GET /docs/{doc_id}",
     "Get a document",
     "Returns the document's metadata and number of units; its text is in the units.",
     "the document",
@@ -63,12 +62,8 @@ async def get_document(call: TenantCall, asked: BankParameters, doc_id: Document
     return await call.memory.knowledge.document(call.grant, asked.bank, parse_identifier(doc_id))
 
 
-@add_read(
-    router,
-    "/docs",
-    "List documents",
-    "Newest first; a document that is added meanwhile shifts no page.",
-    "a page",
+@router.operation(
+    "GET /docs", "List documents", "Newest first; a document that is added meanwhile shifts no page.", "a page"
 )
 async def list_documents(call: TenantCall, asked: BankPageParameters) -> DocumentPage:
     return await call.memory.knowledge.list_documents(call.grant, asked)
@@ -113,9 +108,8 @@ async def set_directive(request: Request, call: TenantCall) -> Response:
     return json_response(told, 201 if told.changed else 200)
 
 
-@add_read(
-    router,
-    "/directives",
+@router.operation(
+    "GET /directives",
     "List directives",
     "Lists active directives with their authors, the highest priority first.",
     "the directives",
@@ -124,9 +118,8 @@ async def list_directives(call: TenantCall, asked: BankPageParameters) -> Direct
     return await call.memory.knowledge.directives(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/directives/{directive_id}",
+@router.operation(
+    "GET /directives/{directive_id}",
     "Get a directive",
     "Returns one directive with its version, which a command may expect.",
     "the directive",
@@ -175,9 +168,8 @@ async def link_units(request: Request, call: TenantCall) -> Response:
     return json_response(told, 201 if told.changed else 200)
 
 
-@add_read(
-    router,
-    "/reflections",
+@router.operation(
+    "GET /reflections",
     "List reflections",
     "Lists the reflections that workers derived from the bank's facts.",
     "the reflections",
@@ -186,9 +178,8 @@ async def list_reflections(call: TenantCall, asked: BankPageParameters) -> Refle
     return await call.memory.knowledge.reflections(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/profile",
+@router.operation(
+    "GET /profile",
     "Get a person's profile",
     "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
     "asks about its own user, and by name in a bank it reaches.",

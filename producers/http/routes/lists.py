@@ -4,24 +4,21 @@ from typing import Annotated
 
 from afterturn_client.contract.lists import SessionPage, UnitPage, UserPage
 from afterturn_client.contract.sessions import SessionDetails
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path
 
 from producers.http.authentication import TenantCall
-from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.reads import add_read
-from producers.http.requests import json_response, read_parameters
+from producers.http.operation_router import OperationRouter
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID
 from producers.service.listings import SessionParameters, SessionPlace, UnitsParameters
 from producers.service.paging import BankPageParameters, PageParameters
 from store.errors import NotFound
 
-router = APIRouter(prefix="/api/v1", tags=["lists"])
+router = OperationRouter(prefix="/api/v1", tags=["lists"])
 
 
-@add_read(
-    router,
-    "/sessions",
+@router.operation(
+    "GET /sessions",
     "List sessions",
     "The session with the newest turn first; a session that continues meanwhile moves to the front.",
     "a page",
@@ -30,29 +27,23 @@ async def list_sessions(call: TenantCall, asked: BankPageParameters) -> SessionP
     return await call.memory.lists.sessions(call.grant, asked)
 
 
-@router.get(
-    "/sessions/{session_id}",
-    **describe_route(
-        "Get a session with its newest messages",
-        "Messages of turns and those that commands appended, the oldest first: at most `messages` of them, of about 4 "
-        "MB. Secrets in them are masked, also where they were stored.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the session", (SessionDetails,))},
-        query=SessionParameters,
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /sessions/{session_id}",
+    "Get a session with its newest messages",
+    "Messages of turns and those that commands appended, the oldest first: at most `messages` of them, of about 4 "
+    "MB. Secrets in them are masked, also where they were stored.",
+    "the session",
+    fails=(NotFound,),
 )
 async def get_session(
-    request: Request, call: TenantCall, session_id: Annotated[str, Path(description=SESSION_ID)]
-) -> Response:
-    asked = read_parameters(request, SessionParameters)
+    call: TenantCall, asked: SessionParameters, session_id: Annotated[str, Path(description=SESSION_ID)]
+) -> SessionDetails:
     place = parse_body(SessionPlace, {**asked.model_dump(), "session_id": session_id})
-    return json_response(await call.memory.lists.session(call.grant, place))
+    return await call.memory.lists.session(call.grant, place)
 
 
-@add_read(
-    router,
-    "/units",
+@router.operation(
+    "GET /units",
     "List units",
     "Messages and facts that are remembered, in the order of their ids; long texts are cut. Facts of "
     "the newest turns are listed before a worker has written them; until then a change of one is busy.",
@@ -62,9 +53,8 @@ async def list_units(call: TenantCall, asked: UnitsParameters) -> UnitPage:
     return await call.memory.lists.units(call.grant, asked)
 
 
-@add_read(
-    router,
-    "/users",
+@router.operation(
+    "GET /users",
     "List users",
     "Lists users with stored memories in the banks that the key can read; a user's key sees only its own user.",
     "a page",

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from afterturn_client.contract.receipts import MemoryReceipt
 from afterturn_client.contract.units import Unit
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.reads import add_read
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import BankParameters, json_response, read_body, read_parameters
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
 from producers.service.single_memories import MemoryBody
@@ -16,7 +16,7 @@ from store.errors import NotFound
 
 MemoryId = Annotated[str, Path(description="the caller's own id of the memory, as its write answered it")]
 
-router = APIRouter(prefix="/api/v1", tags=["memories"])
+router = OperationRouter(prefix="/api/v1", tags=["memories"])
 
 
 @router.post(
@@ -40,9 +40,8 @@ async def write_memory(request: Request, call: TenantCall) -> Response:
     return json_response(kept, 201 if kept.created else 200)
 
 
-@add_read(
-    router,
-    "/memories/{memory_id}",
+@router.operation(
+    "GET /memories/{memory_id}",
     "Get a single memory",
     "Returns the memory as a unit; `turn_id` is its id.",
     "the memory",

@@ -1,13 +1,14 @@
 """Recall: answered at once or by a worker; freshness."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.recall import RecallJob, RecallJobReply, RecallReply
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankFreshnessParameters,
     FreshnessParameters,
@@ -26,11 +27,9 @@ from producers.service.recall_json import MOST_BYTES, answer_as_json
 from store.errors import ErasedMeanwhile, NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob as StoredJob
 
-FRESH = {200: DescribedAnswer("the bank's freshness", (Freshness,))}
-
 JobId = Annotated[str, describe_id("the recall job")]
 
-router = APIRouter(prefix="/api/v1", tags=["recall"])
+router = OperationRouter(prefix="/api/v1", tags=["recall"])
 
 
 @router.post(
@@ -50,19 +49,17 @@ async def recall_units(request: Request, call: HeavyCall) -> Response:
     return _raw_response(await answer_as_json(answer, MOST_BYTES))
 
 
-@router.post(
-    "/recall/jobs",
-    **describe_route(
-        "Create a recall job",
-        "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
-        CallerClass.READER,
-        {202: DescribedAnswer("the job was created", (RecallJob,))},
-        body=RecallJobBody,
-        fails=(ErasedMeanwhile, QuotaExceeded, RateLimited),
-    ),
+@router.operation(
+    "POST /recall/jobs",
+    "Create a recall job",
+    "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
+    "the job was created",
+    status=202,
+    body=RecallJobBody,
+    fails=(ErasedMeanwhile, QuotaExceeded, RateLimited),
 )
-async def create_recall_job(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.recalls.request_recall(call.grant, await read_body(request)), 202)
+async def create_recall_job(call: TenantCall, sent: Any) -> RecallJob:
+    return await call.memory.recalls.request_recall(call.grant, sent)
 
 
 @router.get(
@@ -97,39 +94,30 @@ async def delete_recall_job(request: Request, call: TenantCall, job_id: JobId) -
     return Response(status_code=204)
 
 
-@router.get(
-    "/banks/{bank:name}/freshness",
-    **describe_route(
-        "Get a bank's freshness",
-        "Without `position` it answers at once; with it, it waits up to `wait_ms` until every stage passed it.",
-        CallerClass.READER,
-        FRESH,
-        query=FreshnessParameters,
-        fails=(PositionBeyondLog,),
-    ),
+@router.operation(
+    "GET /banks/{bank:name}/freshness",
+    "Get a bank's freshness",
+    "Without `position` it answers at once; with it, it waits up to `wait_ms` until every stage passed it.",
+    "the bank's freshness",
+    fails=(PositionBeyondLog,),
 )
-async def get_freshness(request: Request, call: TenantCall, bank: PathBank) -> Response:
-    asked = read_parameters(request, FreshnessParameters)
-    return await _answer_freshness(call, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
+async def get_freshness(call: TenantCall, asked: FreshnessParameters, bank: PathBank) -> Freshness:
+    return await _find_freshness(call, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
 
 
-@router.get(
-    "/freshness",
-    **describe_route(
-        "Get a bank's freshness, its name as a parameter",
-        "The same as with the name in the path, for names that a client or proxy would rewrite.",
-        CallerClass.READER,
-        FRESH,
-        query=BankFreshnessParameters,
-        fails=(PositionBeyondLog,),
-    ),
+@router.operation(
+    "GET /freshness",
+    "Get a bank's freshness, its name as a parameter",
+    "The same as with the name in the path, for names that a client or proxy would rewrite.",
+    "the bank's freshness",
+    fails=(PositionBeyondLog,),
 )
-async def get_freshness_by_query(request: Request, call: TenantCall) -> Response:
-    return await _answer_freshness(call, read_parameters(request, BankFreshnessParameters))
+async def get_freshness_by_query(call: TenantCall, asked: BankFreshnessParameters) -> Freshness:
+    return await _find_freshness(call, asked)
 
 
-async def _answer_freshness(call: TenantCall, asked: BankFreshnessParameters) -> Response:
-    return json_response(await call.memory.recalls.freshness(call.grant, asked.bank, asked.position, asked.wait_ms))
+async def _find_freshness(call: TenantCall, asked: BankFreshnessParameters) -> Freshness:
+    return await call.memory.recalls.freshness(call.grant, asked.bank, asked.position, asked.wait_ms)
 
 
 def _job_response(job: StoredJob) -> Response:

@@ -1,5 +1,6 @@
 """Turns: stored, listed, and their progress through the stages."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -7,12 +8,13 @@ from afterturn_client.contract.lists import TurnPage
 from afterturn_client.contract.receipts import StoredTurn
 from afterturn_client.contract.sessions import TurnPlace
 from afterturn_client.contract.turns import KeptTurn, PreparedTurn, TurnMessage, TurnStatus
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from producers.http import error_responses
 from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankParameters,
     describe_id,
@@ -36,7 +38,7 @@ MOST_MESSAGES, MOST_CHARACTERS = 1000, 1_000_000
 #: Parts of a message that are told by their type.
 MOST_PARTS = 20
 
-router = APIRouter(prefix="/api/v1", tags=["turns"])
+router = OperationRouter(prefix="/api/v1", tags=["turns"])
 
 
 class MessagesParameters(BankParameters):
@@ -83,9 +85,6 @@ class BatchAnswer(WireModel):
     results: list[StoredTurn | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
 
 
-SHOWN = {200: DescribedAnswer("the turn", (TurnStatus,))}
-
-
 @router.post(
     "/turns",
     **describe_route(
@@ -106,87 +105,76 @@ async def add_turn(request: Request, call: TenantCall) -> Response:
     return json_response(_describe_stored(appended), 200 if appended.duplicate else 201)
 
 
-@router.post(
-    "/turns/before",
-    **describe_route(
-        "Prepare a turn: recall, history and current input",
-        "Answers with what is recalled, the session's history and the current input, the input last, within "
-        "`max_input_tok`; writes nothing.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the model's input", (PreparedTurn,))},
-        body=BeforeTurnBody,
-        fails=(PositionBeyondLog,),
-    ),
+@router.operation(
+    "POST /turns/before",
+    "Prepare a turn: recall, history and current input",
+    "Answers with what is recalled, the session's history and the current input, the input last, within "
+    "`max_input_tok`; writes nothing.",
+    "the model's input",
+    body=BeforeTurnBody,
+    shape=PreparedTurn,
+    fails=(PositionBeyondLog,),
 )
-async def prepare_turn(request: Request, call: HeavyCall) -> Response:
-    return json_response(await call.memory.lifecycle.before_turn(call.grant, await read_body(request)))
+async def prepare_turn(call: HeavyCall, sent: Any) -> Mapping[str, Any]:
+    return await call.memory.lifecycle.before_turn(call.grant, sent)
 
 
-@router.post(
-    "/turns/after",
-    **describe_route(
-        "Complete a turn, exactly once",
-        "The turn is durable and readable when this answers; the same request again changes nothing.",
-        CallerClass.WRITER,
-        {200: DescribedAnswer("the turn is stored", (KeptTurn,))},
-        body=AfterTurnBody,
-        fails=(TurnConflict, *LIMITED),
-    ),
+@router.operation(
+    "POST /turns/after",
+    "Complete a turn, exactly once",
+    "The turn is durable and readable when this answers; the same request again changes nothing.",
+    "the turn is stored",
+    access=CallerClass.WRITER,
+    body=AfterTurnBody,
+    shape=KeptTurn,
+    fails=(TurnConflict, *LIMITED),
 )
-async def complete_turn(request: Request, call: TenantCall) -> Response:
-    return json_response(await call.memory.lifecycle.after_turn(call.grant, await read_body(request)))
+async def complete_turn(call: TenantCall, sent: Any) -> Mapping[str, Any]:
+    return await call.memory.lifecycle.after_turn(call.grant, sent)
 
 
-@router.post(
-    "/turns:batch",
-    **describe_route(
-        "Store up to 500 turns",
-        "Answers for each turn in order; they are written in pieces of 32, and a refused one undoes no other.",
-        CallerClass.WRITER,
-        {200: DescribedAnswer("the result of each turn", (BatchAnswer,))},
-        body=BatchBody,
-        fails=LIMITED,
-    ),
+@router.operation(
+    "POST /turns:batch",
+    "Store up to 500 turns",
+    "Answers for each turn in order; they are written in pieces of 32, and a refused one undoes no other.",
+    "the result of each turn",
+    access=CallerClass.WRITER,
+    body=BatchBody,
+    shape=BatchAnswer,
+    fails=LIMITED,
 )
-async def add_turns(request: Request, call: HeavyCall) -> Response:
-    answers = await call.memory.intake.add_turns(call.grant, await read_body(request))
-    return json_response({"results": [_describe_result(answer) for answer in answers]})
+async def add_turns(call: HeavyCall, sent: Any) -> Mapping[str, Any]:
+    answers = await call.memory.intake.add_turns(call.grant, sent)
+    return {"results": [_describe_result(answer) for answer in answers]}
 
 
-@router.get(
-    "/turns/{session_id}/{turn_id:name}",
-    **describe_route(
-        "Get a turn: its stages and messages",
-        "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
-        CallerClass.READER,
-        SHOWN,
-        query=MessagesParameters,
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /turns/{session_id}/{turn_id:name}",
+    "Get a turn: its stages and messages",
+    "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
+    "the turn",
+    fails=(NotFound,),
 )
 async def get_turn(
-    request: Request,
     call: TenantCall,
+    asked: MessagesParameters,
     session_id: Annotated[str, Path(description=SESSION_ID)],
     turn_id: Annotated[str, Path(description=TURN_ID)],
-) -> Response:
-    asked = read_parameters(request, MessagesParameters).model_dump()
-    return await _answer_turn(call, parse_body(TurnParameters, {**asked, "session_id": session_id, "turn_id": turn_id}))
+) -> TurnStatus:
+    names = {"session_id": session_id, "turn_id": turn_id}
+    return await _find_turn(call, parse_body(TurnParameters, {**asked.model_dump(), **names}))
 
 
-@router.get(
-    "/turns/{turn}",
-    **describe_route(
-        "Find a turn by the id that its work has",
-        "Returns the names of a turn by its `id`, as an operator's list of work shows it, where the key reaches its "
-        "bank and something of it is remembered.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the names of the turn", (TurnPlace,))},
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /turns/{turn}",
+    "Find a turn by the id that its work has",
+    "Returns the names of a turn by its `id`, as an operator's list of work shows it, where the key reaches its "
+    "bank and something of it is remembered.",
+    "the names of the turn",
+    fails=(NotFound,),
 )
-async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the turn")]) -> Response:
-    return json_response(await call.memory.lists.turn_place(call.grant, parse_identifier(turn)))
+async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the turn")]) -> TurnPlace:
+    return await call.memory.lists.turn_place(call.grant, parse_identifier(turn))
 
 
 @router.get(
@@ -203,17 +191,17 @@ async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the
 )
 async def list_turns(request: Request, call: TenantCall) -> Response:
     if "turn_id" in request.query_params:
-        return await _answer_turn(call, read_parameters(request, TurnParameters))
+        return json_response(await _find_turn(call, read_parameters(request, TurnParameters)))
     return json_response(await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters)))
 
 
-async def _answer_turn(call: TenantCall, asked: TurnParameters) -> Response:
+async def _find_turn(call: TenantCall, asked: TurnParameters) -> TurnStatus:
     place = asked.bank, asked.session_id, asked.turn_id
     turn = await call.memory.intake.read_status(call.grant, *place)
     found = await call.memory.lists.messages(call.grant, *place)
     there = [one for one in found if one.ordinal >= asked.from_ordinal]
     chosen = tuple(_cut_message(one, asked.characters) for one in there[: asked.messages])
-    return json_response(replace(turn, messages=chosen, more_messages=len(there) > len(chosen)))
+    return replace(turn, messages=chosen, more_messages=len(there) > len(chosen))
 
 
 def _cut_message(message: TurnMessage, characters: int | None) -> TurnMessage:

@@ -1,23 +1,22 @@
 """Single units: one with its provenance, one corrected, one pinned, one forgotten."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from afterturn_client.contract.erasures import ErasureReceipt
 from afterturn_client.contract.receipts import CorrectionReceipt, ForgottenReceipt
 from afterturn_client.contract.units import Unit
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from producers.errors import TooSlow
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
-from producers.http.reads import add_read
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankParameters,
     describe_id,
     json_response,
     parse_identifier,
-    read_body,
     read_parameters,
 )
 from producers.http.routes.erasures import ERASING, answer_receipt
@@ -26,7 +25,7 @@ from store.errors import ConcurrencyError, IsReflection, NotFound
 
 UnitId = Annotated[str, describe_id("the unit")]
 
-router = APIRouter(prefix="/api/v1", tags=["units"])
+router = OperationRouter(prefix="/api/v1", tags=["units"])
 
 
 class ForgetParameters(BankParameters):
@@ -42,12 +41,8 @@ class ForgetParameters(BankParameters):
     )
 
 
-PINNED = {200: DescribedAnswer("the unit", (CorrectionReceipt,))}
-
-
-@add_read(
-    router,
-    "/units/{unit_id}",
+@router.operation(
+    "GET /units/{unit_id}",
     "Get a unit with its provenance",
     "Shows the whole text of a unit, where it was said and what was drawn from it.",
     "the unit",
@@ -57,59 +52,43 @@ async def get_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> 
     return await call.memory.revisions.unit(call.grant, asked.bank, parse_identifier(unit_id))
 
 
-@router.patch(
-    "/units/{unit_id}",
-    **describe_route(
-        "Correct or end a unit",
-        "With `content` the unit says the new text when this answers, and facts that were drawn from the old one end. "
-        "With `expires_at` it is in no answer from then on (null: it never ends), and its facts are drawn anew with "
-        "that end. With `version`, only if the unit is still as it was seen.",
-        CallerClass.CHANGER,
-        {200: DescribedAnswer("the unit is changed", (CorrectionReceipt,))},
-        body=CorrectionBody,
-        query=BankParameters,
-        fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
-    ),
+@router.operation(
+    "PATCH /units/{unit_id}",
+    "Correct or end a unit",
+    "With `content` the unit says the new text when this answers, and facts that were drawn from the old one end. "
+    "With `expires_at` it is in no answer from then on (null: it never ends), and its facts are drawn anew with "
+    "that end. With `version`, only if the unit is still as it was seen.",
+    "the unit is changed",
+    access=CallerClass.CHANGER,
+    body=CorrectionBody,
+    fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
 )
-async def correct_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    body = await read_body(request)
-    return json_response(await call.memory.revisions.correct(call.grant, bank, parse_identifier(unit_id), body))
+async def correct_unit(call: TenantCall, asked: BankParameters, sent: Any, unit_id: UnitId) -> CorrectionReceipt:
+    return await call.memory.revisions.correct(call.grant, asked.bank, parse_identifier(unit_id), sent)
 
 
-@router.put(
-    "/units/{unit_id}/pin",
-    **describe_route(
-        "Pin a unit",
-        "Every recall of the bank returns the unit. Idempotent.",
-        CallerClass.CURATOR,
-        PINNED,
-        query=BankParameters,
-        fails=(NotFound, IsReflection, TooSlow, *WRITING),
-    ),
+@router.operation(
+    "PUT /units/{unit_id}/pin",
+    "Pin a unit",
+    "Every recall of the bank returns the unit. Idempotent.",
+    "the unit",
+    access=CallerClass.CURATOR,
+    fails=(NotFound, IsReflection, TooSlow, *WRITING),
 )
-async def pin_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
-    return await _set_pin(request, call, unit_id, pinned=True)
+async def pin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> CorrectionReceipt:
+    return await call.memory.revisions.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=True)
 
 
-@router.delete(
-    "/units/{unit_id}/pin",
-    **describe_route(
-        "Unpin a unit",
-        "The unit is recalled as any other. Idempotent.",
-        CallerClass.CURATOR,
-        PINNED,
-        query=BankParameters,
-        fails=(NotFound, IsReflection, *WRITING),
-    ),
+@router.operation(
+    "DELETE /units/{unit_id}/pin",
+    "Unpin a unit",
+    "The unit is recalled as any other. Idempotent.",
+    "the unit",
+    access=CallerClass.CURATOR,
+    fails=(NotFound, IsReflection, *WRITING),
 )
-async def unpin_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
-    return await _set_pin(request, call, unit_id, pinned=False)
-
-
-async def _set_pin(request: Request, call: TenantCall, unit_id: UnitId, *, pinned: bool) -> Response:
-    bank = read_parameters(request, BankParameters).bank
-    return json_response(await call.memory.revisions.pin(call.grant, bank, parse_identifier(unit_id), pinned=pinned))
+async def unpin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> CorrectionReceipt:
+    return await call.memory.revisions.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=False)
 
 
 @router.delete(
