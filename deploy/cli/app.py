@@ -28,252 +28,183 @@ KIT = Distribution("producers.contract_kit", "pip install --find-links wheels me
 
 
 class Command(NamedTuple):
-    """A command, or a group of commands: where its function is, its panel and its line in the overview.
+    """A command, or a group of commands: where its function is in `deploy.cli`, its line in the overview and its panel.
 
     `hands_on`: it passes all its arguments, `--help` included, to another program. `needs`: the distribution that has
     what it runs.
     """
 
     place: str
-    panel: str
     help: str
     hands_on: bool = False
     needs: Distribution | None = None
+    panel: str = ""
 
 
 #: Settings that make typer pass all arguments to a command unparsed.
 HANDED_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-#: Every command. The overview shows these lines and imports no command.
-COMMANDS: Mapping[str, Command] = {
+_RUN: Mapping[str, Command] = {
     "up": Command(
-        "deploy.cli.up:up_command",
-        "Run",
-        "Run everything on this machine: PostgreSQL, Valkey, the API and workers, until Ctrl-C.",
+        "up:up_command", "Run everything on this machine: PostgreSQL, Valkey, the API and workers, until Ctrl-C."
     ),
     "api": Command(
-        "deploy.cli.processes:api_command",
-        "Run",
-        "Run the API on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.",
+        "processes:api_command", "Run the API on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C."
     ),
     "worker": Command(
-        "deploy.cli.processes:worker_app",
-        "Run",
-        "Run worker processes on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C.",
+        "processes:worker_app", "Run worker processes on the configured PostgreSQL and Redis until SIGTERM or Ctrl-C."
     ),
     "db": Command(
-        "deploy.cli.db:db_app",
-        "Run",
-        "Prepare a PostgreSQL server: create roles, extension and schema; migrate; show the version.",
+        "db:db_app", "Prepare a PostgreSQL server: create roles, extension and schema; migrate; show the version."
     ),
+}
+_MEMORY: Mapping[str, Command] = {
     "ingest": Command(
-        "deploy.cli.ingest:ingest_command",
-        "Memory",
-        "Store a file of conversations, or a document. Running it twice changes nothing.",
+        "ingest:ingest_command", "Store a file of conversations, or a document. Running it twice changes nothing."
     ),
-    "recall": Command(
-        "deploy.cli.recall:recall_command",
-        "Memory",
-        "Search a bank's memory, best results first.",
-    ),
+    "recall": Command("recall:recall_command", "Search a bank's memory, best results first."),
     "unit": Command(
-        "deploy.cli.unit:unit_app",
-        "Memory",
-        "Show one memory with its sources and derived facts; correct, end, pin or forget it.",
+        "unit:unit_app", "Show one memory with its sources and derived facts; correct, end, pin or forget it."
     ),
-    "banks": Command("deploy.cli.lists:banks_app", "Memory", "List and show the banks that the key reaches."),
-    "sessions": Command("deploy.cli.lists:sessions_app", "Memory", "List and show the sessions of a bank."),
-    "turns": Command("deploy.cli.lists:turns_app", "Memory", "List and show the turns of a session."),
-    "units": Command(
-        "deploy.cli.lists:units_app",
-        "Memory",
-        "List and show the units of a bank: messages, facts, documents' pieces.",
-    ),
-    "users": Command("deploy.cli.lists:users_app", "Memory", "List and show the users that the key reaches."),
-    "bank": Command(
-        "deploy.cli.bank:bank_app",
-        "Memory",
-        "Set the properties of a bank.",
-    ),
+    "banks": Command("lists:banks_app", "List and show the banks that the key reaches."),
+    "sessions": Command("lists:sessions_app", "List and show the sessions of a bank."),
+    "turns": Command("lists:turns_app", "List and show the turns of a session."),
+    "units": Command("lists:units_app", "List and show the units of a bank: messages, facts, documents' pieces."),
+    "users": Command("lists:users_app", "List and show the users that the key reaches."),
+    "bank": Command("bank:bank_app", "Set the properties of a bank."),
     "profile": Command(
-        "deploy.cli.profile:profile_command",
-        "Memory",
+        "profile:profile_command",
         "Show facts about a user: current values, since when, how often stated, and their source turns.",
     ),
     "console": Command(
-        "deploy.cli.console:console_command",
-        "Memory",
-        "Print a link that signs a browser in to the console: it works once, within an hour.",
+        "console:console_command", "Print a link that signs a browser in to the console: it works once, within an hour."
     ),
     "mcp": Command(
-        "deploy.cli.agent_commands:mcp_command",
-        "Memory",
+        "agent_commands:mcp_command",
         "Serve the memory tools over standard input and output, for MCP clients that start a program.",
         hands_on=True,
     ),
     "hook": Command(
-        "deploy.cli.agent_commands:hook_command",
-        "Memory",
+        "agent_commands:hook_command",
         "Run a hook of a coding agent: recall beside each prompt, keep each turn.",
         hands_on=True,
     ),
     "hooks": Command(
-        "deploy.cli.agent_commands:hooks_command",
-        "Memory",
+        "agent_commands:hooks_command",
         "Install the hooks into a coding agent's settings, or remove them.",
         hands_on=True,
     ),
+}
+_OPERATE: Mapping[str, Command] = {
     "status": Command(
-        "deploy.cli.status:status_command",
-        "Operate",
-        "Show the work of every stage: pending, running, done, skipped, unknown and dead.",
+        "status:status_command", "Show the work of every stage: pending, running, done, skipped, unknown and dead."
     ),
-    "jobs": Command(
-        "deploy.cli.jobs:jobs_app",
-        "Operate",
-        "List undone, failed and unknown work; requeue, drop or wait for it.",
-    ),
+    "jobs": Command("jobs:jobs_app", "List undone, failed and unknown work; requeue, drop or wait for it."),
     "queue": Command(
-        "deploy.cli.queue:queue_app",
-        "Operate",
-        "Print the access rule of a turn queue; list what waits; show, replay and drop dead letters.",
+        "queue:queue_app", "Print the access rule of a turn queue; list what waits; show, replay and drop dead letters."
     ),
     "gateway": Command(
-        "deploy.cli.gateway:gateway_app",
-        "Operate",
+        "gateway:gateway_app",
         "Set gateway targets; list, settle and retry deliveries that failed or whose outcome is unknown.",
     ),
-    "audit": Command(
-        "deploy.cli.audit:audit_app",
-        "Operate",
-        "Show the call audit: API calls and operators' commands, without content.",
-    ),
-    "workers": Command("deploy.cli.processes:workers_app", "Operate", "List worker processes."),
+    "audit": Command("audit:audit_app", "Show the call audit: API calls and operators' commands, without content."),
+    "workers": Command("processes:workers_app", "List worker processes."),
     "context": Command(
-        "deploy.cli.contexts:context_app",
-        "Operate",
-        "Save remote services under names, and choose the one that commands use.",
+        "contexts:context_app", "Save remote services under names, and choose the one that commands use."
     ),
-    "tenants": Command("deploy.cli.tenants:tenants_app", "Operate", "List and show tenants."),
-    "keys": Command(
-        "deploy.cli.keys:keys_app",
-        "Operate",
-        "Create, list, rotate and revoke API keys.",
-    ),
-    "quota": Command(
-        "deploy.cli.quota:quota_app",
-        "Operate",
-        "Set and show quotas of tenants and banks.",
-    ),
+    "tenants": Command("tenants:tenants_app", "List and show tenants."),
+    "keys": Command("keys:keys_app", "Create, list, rotate and revoke API keys."),
+    "quota": Command("quota:quota_app", "Set and show quotas of tenants and banks."),
     "maintenance": Command(
-        "deploy.cli.maintenance:maintenance_command",
-        "Operate",
-        "Run maintenance tasks now instead of waiting for the workers' schedule.",
+        "maintenance:maintenance_command", "Run maintenance tasks now instead of waiting for the workers' schedule."
     ),
     "config": Command(
-        "deploy.cli.config:config_command",
-        "Operate",
+        "config:config_command",
         "Show every setting in force and its origin: default, file or environment. Secrets are masked.",
     ),
     "doctor": Command(
-        "deploy.cli.doctor:doctor_command",
-        "Operate",
+        "doctor:doctor_command",
         "Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.",
     ),
+}
+_DATA: Mapping[str, Command] = {
     "backfill": Command(
-        "deploy.cli.backfill:backfill_command",
-        "Data",
+        "backfill:backfill_command",
         "Bring over memory that light-portal's agents wrote directly into that platform's tables.",
     ),
     "replay": Command(
-        "deploy.cli.replay:replay_command",
-        "Data",
+        "replay:replay_command",
         "Rebuild the tables from the event log and compare them row for row; swap or repair them.",
     ),
     "extract": Command(
-        "deploy.cli.extract:extract_command",
-        "Data",
+        "extract:extract_command",
         "Run a newer extractor over turns that it has not processed yet, while the service runs.",
     ),
     "embed": Command(
-        "deploy.cli.extract:embed_command",
-        "Data",
-        "Embed texts that have no vector of the live model, while the service runs.",
+        "extract:embed_command", "Embed texts that have no vector of the live model, while the service runs."
     ),
     "embeddings": Command(
-        "deploy.cli.embeddings:embeddings_app",
-        "Data",
-        "Change the sentence model: build its vectors, switch to them, roll back, drop.",
+        "embeddings:embeddings_app", "Change the sentence model: build its vectors, switch to them, roll back, drop."
     ),
     "erase": Command(
-        "deploy.cli.erase:erase_app",
-        "Data",
+        "erase:erase_app",
         "Erase a user, a bank, or something in it permanently, with a receipt of what was and was not reached.",
     ),
     "snapshot": Command(
-        "deploy.cli.snapshot:snapshot_app",
-        "Data",
+        "snapshot:snapshot_app",
         "Export a tenant's memory to a file, import it into another deployment, list what was done.",
     ),
     "memory": Command(
-        "deploy.cli.memory:memory_app",
-        "Data",
+        "memory:memory_app",
         "Import folders of the file engine of the memory tools, and compare them with this service.",
     ),
     "generate": Command(
-        "deploy.cli.generate:generate_command",
-        "Data",
+        "generate:generate_command",
         "Write a generated history of every event type into the running stack, in bulk.",
         needs=LAB,
     ),
     "plugin": Command(
-        "deploy.cli.plugin:plugin_app",
-        "Data",
-        "Serve the memory plugin (contract v1); its commands copy memories to a plugin, and back.",
+        "plugin:plugin_app", "Serve the memory plugin (contract v1); its commands copy memories to a plugin, and back."
     ),
+}
+_PROVE: Mapping[str, Command] = {
     "recall-check": Command(
-        "deploy.cli.recall_check:recall_check_command",
-        "Prove",
-        "Compare vector search with an exact search on the stored vectors.",
+        "recall_check:recall_check_command", "Compare vector search with an exact search on the stored vectors."
     ),
-    "check": Command(
-        "deploy.cli.check:check_app",
-        "Prove",
-        "Check tenant isolation, and upgrades.",
-        needs=LAB,
-    ),
+    "check": Command("check:check_app", "Check tenant isolation, and upgrades.", needs=LAB),
     "demo": Command(
-        "deploy.cli.demo:demo_command",
-        "Prove",
+        "demo:demo_command",
         "Store a household's conversations in a private stack, ask questions, and show each step.",
         needs=LAB,
     ),
     "bench": Command(
-        "deploy.cli.bench:bench_command",
-        "Prove",
+        "bench:bench_command",
         "Run a benchmark; those of speed are compared with a floor: the bare library calls in the same run.",
         needs=LAB,
     ),
     "chaos": Command(
-        "deploy.cli.chaos:chaos_command",
-        "Prove",
+        "chaos:chaos_command",
         "Send turns while processes and servers are killed, then count what was lost or done twice.",
         needs=LAB,
     ),
     "soak": Command(
-        "deploy.cli.soak:soak_command",
-        "Prove",
+        "soak:soak_command",
         "Load every interface, then check that memory, connections, files and ledger return to their baseline.",
         needs=LAB,
     ),
     "contract-test": Command(
-        "deploy.cli.contract_test:contract_test_command",
-        "Prove",
+        "contract_test:contract_test_command",
         "Test any memory plugin against every clause of contract v1, over HTTP.",
         hands_on=True,
         needs=KIT,
     ),
+}
+_PANELS = {"Run": _RUN, "Memory": _MEMORY, "Operate": _OPERATE, "Data": _DATA, "Prove": _PROVE}
+
+#: Every command. The overview shows these lines and imports no command.
+COMMANDS: Mapping[str, Command] = {
+    name: command._replace(panel=panel) for panel, commands in _PANELS.items() for name, command in commands.items()
 }
 
 
@@ -290,9 +221,9 @@ def build_cli(*names: str) -> typer.Typer:
     for name in names or COMMANDS:
         _check_installed(name)
         module, _, attribute = COMMANDS[name].place.partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"deploy.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            app.add_typer(command, name=name, help=COMMANDS[name].help)
         else:
             settings = dict(HANDED_ON) if COMMANDS[name].hands_on else None
             app.command(name, context_settings=settings)(command)

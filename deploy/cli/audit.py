@@ -12,7 +12,7 @@ from rich.text import Text
 from deploy.cli.existence import find_host_id
 from deploy.cli.ledger_rows import HostOption
 from deploy.cli.operator_api import OperatorApi, read_answer
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import create_console, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
@@ -20,11 +20,7 @@ from deploy.notices import print_notice
 from deploy.tables import ResultTable
 from store.tenancy.call_audit import FIRST_REFUSAL, Interface
 
-audit_app = typer.Typer(
-    help="Show the call audit: API calls and operators' commands, without content.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+audit_app = create_group()
 
 
 @audit_app.callback()

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from store.text.word_rules import AUTO, NONE, supported_languages
 
 LANGUAGES = ", ".join((AUTO, NONE, *supported_languages()))
 
-bank_app = typer.Typer(help="Set the properties of a bank.", no_args_is_help=True, rich_markup_mode="markdown")
+bank_app = create_group()
 
 
 @bank_app.command(

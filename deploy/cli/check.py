@@ -12,7 +12,7 @@ import structlog
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import exit_with, print_json
 from deploy.cli.running_stack import read_settings
 from deploy.lab.isolation import IsolationReport
@@ -23,7 +23,7 @@ from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice
 
-check_app = typer.Typer(help="Check tenant isolation, and upgrades.", no_args_is_help=True, rich_markup_mode="markdown")
+check_app = create_group()
 
 
 @check_app.callback()

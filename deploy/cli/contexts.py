@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 
 from deploy.cli import name_arguments
 from deploy.cli.key_input import read_key
-from deploy.cli.options import JsonOption
+from deploy.cli.options import JsonOption, create_group
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.local.private_files import write_private
 from deploy.notices import print_notice, replace_unprintable
@@ -20,11 +20,7 @@ from deploy.tables import ResultTable
 
 FILE = "contexts.json"
 
-context_app = typer.Typer(
-    help="Save remote services under names, and choose the one that commands use.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+context_app = create_group()
 NameArgument = Annotated[
     str, typer.Argument(parser=name_arguments.parse_name, metavar="NAME", help="Name of the saved service.")
 ]

@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.cli.options import JsonOption
+from deploy.cli.options import JsonOption, create_group
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import OWNER_VARIABLE, read_settings
 from deploy.cli.scram import make_verifier
@@ -47,11 +47,7 @@ SERVER = text("""
 ROLE = text("select rolcanlogin from pg_roles where rolname = :role")
 MEMBER = text("select pg_has_role(current_user, :role, 'member')")
 
-db_app = typer.Typer(
-    help="Prepare a PostgreSQL server: create roles, extension and schema; migrate; show the version.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+db_app = create_group()
 
 
 @db_app.command("init")

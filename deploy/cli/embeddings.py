@@ -6,7 +6,7 @@ import typer
 from afterturn_client.contract.embeddings import Generation, GenerationComparison, GenerationList
 
 from deploy.cli.operator_api import OperatorApi, read_answer
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, create_console, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.notices import print_notice, replace_unprintable
@@ -22,11 +22,7 @@ NEXT_STEPS = {
     GenerationState.DROPPING: "the workers delete its vectors",
 }
 
-embeddings_app = typer.Typer(
-    help="Change the sentence model: build its vectors, switch to them, roll back, drop.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+embeddings_app = create_group()
 
 
 @embeddings_app.command("status")

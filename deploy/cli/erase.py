@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.user_names import parse_user_id
@@ -64,11 +64,7 @@ NameOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be erased; change nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-erase_app = typer.Typer(
-    help="Erase a user, a bank, or something in it permanently, with a receipt of what was and was not reached.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+erase_app = create_group()
 
 
 @dataclass(frozen=True, slots=True)

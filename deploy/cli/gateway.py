@@ -20,7 +20,7 @@ from deploy.cli.ledger_rows import (
 )
 from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.operator_jobs import BulkChange, JobSelection, change_rows, print_jobs
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.notices import replace_unprintable
@@ -39,11 +39,7 @@ class State(StrEnum):
 
 StateOption = Annotated[list[State] | None, typer.Option("--state", help="Filter by delivery state (repeatable).")]
 
-gateway_app = typer.Typer(
-    help="Set gateway targets; list, settle and retry deliveries that failed or whose outcome is unknown.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+gateway_app = create_group()
 gateway_app.command("set")(gateway_targets.set_command)
 gateway_app.command("unset")(gateway_targets.unset_command)
 gateway_app.command("list-targets")(gateway_targets.list_command)

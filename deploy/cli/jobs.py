@@ -22,7 +22,7 @@ from deploy.cli.ledger_rows import (
 )
 from deploy.cli.operator_api import OperatorApi
 from deploy.cli.operator_jobs import BulkChange, JobSelection, change_rows, count_jobs, print_jobs, print_turn_history
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
@@ -60,11 +60,7 @@ AllOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count matching rows; change nothing.")]
 
-jobs_app = typer.Typer(
-    help="List undone, failed and unknown work; requeue, drop or wait for it.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+jobs_app = create_group()
 
 
 @jobs_app.command("list")

@@ -11,7 +11,7 @@ from afterturn_client.contract.operators import Key, KeyList
 from deploy.cli import name_arguments
 from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import create_console, exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.times import parse_duration
@@ -67,9 +67,7 @@ GatewayUserOption = Annotated[
     ),
 ]
 
-keys_app = typer.Typer(
-    help="Create, list, rotate and revoke API keys.", no_args_is_help=True, rich_markup_mode="markdown"
-)
+keys_app = create_group()
 
 
 @keys_app.command("create")

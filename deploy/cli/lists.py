@@ -12,7 +12,7 @@ from afterturn_client import Afterturn, Page
 
 from deploy.cli import name_arguments
 from deploy.cli.existence import BANKS_SEARCHED, describe_missing
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, exit_with, print_fields, print_rows
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.user_names import parse_user_id, resolve_user
@@ -41,15 +41,11 @@ class Origin(StrEnum):
     MEMORY = "memory"
 
 
-def _create_group(what: str) -> typer.Typer:
-    return typer.Typer(help=f"List and show {what}.", no_args_is_help=True, rich_markup_mode="markdown")
-
-
-banks_app = _create_group("the banks that the key reaches")
-sessions_app = _create_group("the sessions of a bank")
-turns_app = _create_group("the turns of a session")
-users_app = _create_group("the users that the key reaches")
-units_app = _create_group("the units of a bank: messages, facts, documents' pieces")
+banks_app = create_group()
+sessions_app = create_group()
+turns_app = create_group()
+users_app = create_group()
+units_app = create_group()
 
 
 @banks_app.command("list")

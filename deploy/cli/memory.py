@@ -12,7 +12,7 @@ from deploy.cli.file_engine.comparison import Comparer, Comparison
 from deploy.cli.file_engine.intake import FolderImport
 from deploy.cli.file_engine.layout import SessionFolder, find_sessions
 from deploy.cli.file_engine.records import BadRecord, Place, Record, read_records
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.row_progress import show_progress
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
@@ -36,11 +36,7 @@ PatienceOption = Annotated[
     float, typer.Option(min=0, help="Seconds to keep retrying while the service does not answer.")
 ]
 
-memory_app = typer.Typer(
-    help="Import folders of the file engine of the memory tools, and compare them with this service.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+memory_app = create_group()
 
 
 @memory_app.command("import")

@@ -12,3 +12,8 @@ DataOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one object on one line.")]
+
+
+def create_group() -> typer.Typer:
+    """Return a group of commands, whose line is that of the overview (`deploy/cli/app.py`)."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")

@@ -13,7 +13,7 @@ from afterturn_client.contract.operators import WorkerList
 
 from deploy.api.__main__ import find_free_address
 from deploy.api.__main__ import main as run_api
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import exit_with, print_json, print_rows
 from deploy.cli.running_stack import find_running_stack, read_settings
 from deploy.cli.times import parse_duration
@@ -30,7 +30,7 @@ from deploy.worker.__main__ import prepare_environment
 #: Between two looks at workers that drain, in seconds: half the time between their heartbeats.
 LOOK_S = 1.0
 
-workers_app = typer.Typer(help="List worker processes.", no_args_is_help=True, rich_markup_mode="markdown")
+workers_app = create_group()
 
 
 @workers_app.callback()

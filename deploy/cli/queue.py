@@ -13,7 +13,7 @@ import redis
 import typer
 
 from deploy.cli.operator_command import AuditedAct, confirm_change, run_audited
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack, read_settings
 from deploy.components.turn_queues import build_operated_queues, queue_url
@@ -35,11 +35,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmat
 #: The only commands that a publisher sends.
 COMMANDS = ("hset", "rpush", "hlen", "multi", "exec", "waitaof", "ping")
 
-queue_app = typer.Typer(
-    help="Print the access rule of a turn queue; list what waits; show, replay and drop dead letters.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+queue_app = create_group()
 
 
 @queue_app.command("acl")

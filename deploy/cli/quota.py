@@ -8,7 +8,7 @@ from afterturn_client.contract.operators import Quota, QuotaList
 
 from deploy.cli import name_arguments
 from deploy.cli.operator_api import OperatorApi, read_answer
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import create_console, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.components.bootstrap import HOST
@@ -28,9 +28,7 @@ RateOption = Annotated[
     int | None, typer.Option(min=0, max=MOST, metavar="N", help="Most turns accepted in a minute of the clock.")
 ]
 
-quota_app = typer.Typer(
-    help="Set and show quotas of tenants and banks.", no_args_is_help=True, rich_markup_mode="markdown"
-)
+quota_app = create_group()
 
 
 @quota_app.command("set")

@@ -12,7 +12,7 @@ import typer
 from afterturn_client.contract.snapshots import Snapshot, SnapshotList
 
 from deploy.cli.operator_api import OperatorApi, read_answer
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, create_console, exit_with, print_json
 from deploy.cli.running_stack import find_running_stack
 from deploy.cli.snapshot_conversion import convert_document, convert_snapshot
@@ -34,11 +34,7 @@ from store.errors import StoreError
 from store.snapshot.portal_form import Conversion
 from store.text.redaction import Redaction
 
-snapshot_app = typer.Typer(
-    help="Export a tenant's memory to a file, import it into another deployment, list what was done.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+snapshot_app = create_group()
 
 TenantOption = Annotated[str, typer.Option("--host", metavar="NAME", help="The tenant (host).")]
 

@@ -7,13 +7,13 @@ import typer
 from deploy.cli import name_arguments
 from deploy.cli.existence import find_host_id
 from deploy.cli.operator_api import OperatorApi
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import print_fields, print_rows
 from deploy.cli.running_stack import find_running_stack
 
 PAGE = 200
 
-tenants_app = typer.Typer(help="List and show tenants.", no_args_is_help=True, rich_markup_mode="markdown")
+tenants_app = create_group()
 
 
 @tenants_app.command("list")

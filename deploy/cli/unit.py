@@ -12,7 +12,7 @@ from afterturn_client import Unit
 from rich.text import Text
 
 from deploy.cli.operator_command import confirm_change
-from deploy.cli.options import DataOption, JsonOption
+from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, create_console, print_json
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.notices import print_notice, replace_unprintable
@@ -25,11 +25,7 @@ VersionOption = Annotated[
 ]
 InBankOption = Annotated[str, typer.Option("--bank", help="The bank of the unit.")]
 
-unit_app = typer.Typer(
-    help="Show one memory with its sources and derived facts; correct, end, pin or forget it.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+unit_app = create_group()
 
 
 @unit_app.command("show")
