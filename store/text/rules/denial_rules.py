@@ -10,7 +10,7 @@ from typing import NamedTuple
 from store.text.rules.gazetteer import word_list
 from store.text.rules.german_rules import GERMAN_DENIALS
 from store.text.rules.life_rules import DIET_WORDS, DIETS, JOB, MARRIAGES, RELATIONS, name_diet
-from store.text.rules.model import Tier
+from store.text.rules.model import Tier, cues
 from store.text.rules.recovery_rules import RECOVERIES, vary_number
 from store.text.rules.rule import BEGINS, Rule, ValueShape, compile_phrase, compile_value
 
@@ -40,21 +40,9 @@ class _Denial(NamedTuple):
     ends: Callable[[str], Sequence[str]] | None = None
 
 
-_ENDS = (
-    " quit",
-    " left",
-    " gave up",
-    " given up",
-    " stopped",
-    "resigned",
-    " fired",
-    " laid off",
-    " made redundant",
-    " sacked",
-    " let go",
-    "moved",
-    " sold",
-    " used to",
+_ENDS = cues(
+    " quit| left| gave up| given up| stopped|resigned| fired| laid off| made redundant| sacked| let go"
+    "|moved| sold| used to"
 )
 _PLAIN = (" not ", "n't ", "n\u2019t ", "no longer", "never", " used to")
 _DENIALS = (

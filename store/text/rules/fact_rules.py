@@ -9,7 +9,7 @@ from types import MappingProxyType
 from store.text.rules.german_rules import GERMAN_RULES
 from store.text.rules.life_rules import LIFE_RULES, RELATION_WORDS
 from store.text.rules.list_rules import LIST_RULES
-from store.text.rules.model import Tier
+from store.text.rules.model import Tier, cues
 from store.text.rules.rule import BEGINS, Rule, ValueShape, compile_phrase
 
 _OTHER = r"[^\s,;.!?]{1,40}"
@@ -114,21 +114,7 @@ RULES = (
         Tier.L2,
         0.85,
         "{who} does not like {value}.",
-        needs=(
-            "hate",
-            "like",
-            "stand",
-            "bear",
-            "care for",
-            "abide",
-            "detest",
-            "loathe",
-            "despise",
-            "enjoy",
-            "keen",
-            "fan of",
-            "into",
-        ),
+        needs=cues("hate|like|stand|bear|care for|abide|detest|loathe|despise|enjoy|keen|fan of|into"),
         shape=ValueShape.TOPIC,
         many=True,
     ),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from store.text.rules.gazetteer import name_list, word_list
-from store.text.rules.model import Tier
+from store.text.rules.model import Tier, cues
 from store.text.rules.rule import (
     BEGINS,
     HAVE_JUST,
@@ -113,18 +113,7 @@ _THE_JOB = (
 )
 #: The same of somebody who says that it is so now: "the tech lead now".
 _THE_JOB_NOW = rf"the(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?=\s*(?:[.,!;)\n]|$)| now\b(?! in\b))"
-_A_JOB = (
-    "i'm a",
-    "i\u2019m a",
-    "i am a",
-    "as a",
-    "now a",
-    "still a",
-    "currently a",
-    "actually a",
-    "already a",
-    "just a",
-)
+_A_JOB = cues("i'm a|i\u2019m a|i am a|as a|now a|still a|currently a|actually a|already a|just a")
 _NEW_JOB = (
     f"(?:i{HAVE_JUST}|{BEGINS}(?:just|recently|finally)?) ?(?:got|gotten|found|landed|accepted|taken|took|started"
     f"|begun|began)"
@@ -257,23 +246,9 @@ _HOME = Rule(
     Tier.L0,
     0.90,
     "{who} lives in {value}.",
-    needs=(
-        "live",
-        "living",
-        "based",
-        "reside",
-        "home",
-        "flat",
-        "house",
-        "apartment",
-        "place",
-        "settled",
-        "expat",
-        "immigrant",
-        "foreigner",
-        "lodger",
-        "student",
-        "been in",
+    needs=cues(
+        "live|living|based|reside|home|flat|house|apartment|place|settled|expat|immigrant|foreigner"
+        "|lodger|student|been in"
     ),
     shape=ValueShape.PLACE,
 )
@@ -304,23 +279,9 @@ _EMPLOYER = Rule(
     Tier.L0,
     0.88,
     "{who} works at {value}.",
-    needs=(
-        "work",
-        "started",
-        "employed",
-        "job",
-        "position",
-        "role",
-        "ship",
-        "been at",
-        "hired",
-        "joined",
-        "employer",
-        "company",
-        "teach",
-        "lecture",
-        "intern",
-        "consult",
+    needs=cues(
+        "work|started|employed|job|position|role|ship|been at|hired|joined|employer|company|teach|lecture"
+        "|intern|consult"
     ),
     shape=ValueShape.THING,
 )

@@ -110,3 +110,8 @@ class Extraction:
     mentions: tuple[Mention, ...]
     entities: tuple[ExtractedEntity, ...]
     facts: tuple[ExtractedFact, ...]
+
+
+def cues(listed: str) -> tuple[str, ...]:
+    """Return the words and phrases between bars, of which a text must have one to be read any further."""
+    return tuple(listed.split("|"))

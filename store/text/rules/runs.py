@@ -6,6 +6,7 @@ from functools import cache
 
 from store.text.calendars import load_calendars
 from store.text.rules.gazetteer import word_list
+from store.text.rules.model import cues
 from store.text.rules.tokens import Token
 from store.text.rules.vocabulary import (
     everyday_words,
@@ -31,31 +32,10 @@ _PARTICLES = frozenset(
 )
 _OF = frozenset({"of", "for", "the", "and", "without"})
 _OF_HEADS = frozenset(
-    {
-        "lord",
-        "isle",
-        "republic",
-        "kingdom",
-        "gulf",
-        "bay",
-        "house",
-        "city",
-        "king",
-        "queen",
-        "statue",
-        "duke",
-        "tower",
-        "sea",
-        "strait",
-        "cape",
-        "mount",
-        "port",
-        "county",
-        "province",
-        "mouth",
-        "ministry",
-        "order",
-    }
+    cues(
+        "lord|isle|republic|kingdom|gulf|bay|house|city|king|queen|statue|duke|tower|sea|strait|cape"
+        "|mount|port|county|province|mouth|ministry|order"
+    )
 )
 _AND = " & "
 _SPACES = frozenset({" ", "\u00a0", ". ", _AND})
