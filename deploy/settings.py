@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import settings_layers as layers
 from deploy.observability.tracing import TracingSettings
 from deploy.settings_errors import SettingProblem, SettingsError, explain_errors, find_field
 from embeddings.settings import EmbeddingSettings
+from embeddings.settings_section import SettingsSection
 from producers.mcp.settings import NO_EFFECT
 from producers.settings import (
     ApiSettings,
@@ -123,10 +124,8 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-class LogSettings(BaseModel):
+class LogSettings(SettingsSection):
     """What the service says on standard error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: LogFormat = Field(
         default=LogFormat.TEXT,
@@ -138,10 +137,8 @@ class LogSettings(BaseModel):
     )
 
 
-class ClientSettings(BaseModel):
+class ClientSettings(SettingsSection):
     """How commands reach a service that no `afterturn up` of this machine runs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(
         default="",
@@ -158,10 +155,8 @@ class ClientSettings(BaseModel):
     )
 
 
-class HealthSettings(BaseModel):
+class HealthSettings(SettingsSection):
     """From when on `/health/ready` says that the service is degraded."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     oldest_undone_seconds: float = Field(
         default=300.0,
@@ -192,10 +187,8 @@ class HealthSettings(BaseModel):
     )
 
 
-class MetricsSettings(BaseModel):
+class MetricsSettings(SettingsSection):
     """What `/metrics` of the API shows beside the usual."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     top_tenants: int = Field(
         default=0,

@@ -5,9 +5,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
+from embeddings.settings_section import SettingsSection
 
 #: The path at which an OpenAI-compatible service turns texts into vectors.
 EMBEDDINGS_PATH = "/v1/embeddings"
@@ -44,10 +45,8 @@ class Variant(StrEnum):
     WEIGHTS = "weights"
 
 
-class RemoteSettings(BaseModel):
+class RemoteSettings(SettingsSection):
     """A model behind an OpenAI-compatible endpoint; used when the provider is `remote`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     base_url: str = Field(
         default="",
@@ -110,10 +109,8 @@ def find_model_file(folder: Path) -> str:
     return found
 
 
-class RerankerSettings(BaseModel):
+class RerankerSettings(SettingsSection):
     """A cross-encoder that reads question and text together; without a model there is none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(
         default="",
@@ -143,10 +140,8 @@ class RerankerSettings(BaseModel):
         return Path(self.model) if self.model.startswith("/") else None
 
 
-class EmbeddingSettings(BaseModel):
+class EmbeddingSettings(SettingsSection):
     """The sentence model and how it is run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     provider: Provider = Field(
         default=Provider.LOCAL,

@@ -4,19 +4,18 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from embeddings.settings_section import SettingsSection
 from producers.host_names import check_host_name
 from producers.mcp.settings import McpSettings
 from producers.redis_urls import check_redis_url
 from store.text.redaction import Redaction
 
 
-class BrokerSettings(BaseModel):
+class BrokerSettings(SettingsSection):
     """The Redis or Valkey that carries notifications; `redis://[user:password@]host:port/db`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr = Field(
         default=SecretStr(""),
@@ -42,10 +41,8 @@ class BrokerSettings(BaseModel):
         return check_redis_url(url)
 
 
-class QueueSettings(BaseModel):
+class QueueSettings(SettingsSection):
     """Turn queues: what agents publish rather than call. Off while `tenants` is empty."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tenants: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")], Annotated[str, Field(min_length=1)]] = (
         Field(
@@ -121,10 +118,8 @@ class QueueSettings(BaseModel):
         return self
 
 
-class ConsoleSettings(BaseModel):
+class ConsoleSettings(SettingsSection):
     """The console: pages in a browser, for people."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool | None = Field(
         default=None,
@@ -133,10 +128,8 @@ class ConsoleSettings(BaseModel):
     )
 
 
-class ApiSettings(BaseModel):
+class ApiSettings(SettingsSection):
     """The HTTP interface: where it listens, and what a request may take. Times are totals, not gaps between bytes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field(
         default="127.0.0.1",
@@ -253,10 +246,8 @@ class SearchMode(StrEnum):
     REFERENCE = "reference"
 
 
-class PluginSettings(BaseModel):
+class PluginSettings(SettingsSection):
     """The memory plugin (contract v1): where it listens and for whom, and how it searches and erases."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     listen: str = Field(
         default="",
@@ -297,10 +288,8 @@ class PluginSettings(BaseModel):
     )
 
 
-class FairnessSettings(BaseModel):
+class FairnessSettings(SettingsSection):
     """Fair scheduling between tenants: a turn is 2 units of work, a recall or a batch 4, 16 KiB of a body 1 more."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     units: int = Field(
         default=48,
@@ -338,14 +327,12 @@ class FairnessSettings(BaseModel):
         return self
 
 
-class PressureSettings(BaseModel):
+class PressureSettings(SettingsSection):
     """Load shedding by a tenant's own backlog, in the order of the settings; a limit that is not set is none.
 
     Rows are the tenant's undone ledger rows (three a turn), ages those of the oldest; what waits for a gateway does not
     count.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     embed_at_once: bool = Field(
         default=True,

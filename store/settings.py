@@ -1,21 +1,20 @@
 """Settings of the store."""
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_core import PydanticCustomError
 
+from embeddings.settings_section import SettingsSection
 from store.connections import check_url
 from store.errors import InvalidDatabaseUrl
 
 
-class DatabaseSettings(BaseModel):
+class DatabaseSettings(SettingsSection):
     """URLs of PostgreSQL, one for each role: `postgresql+asyncpg://user:password@host:port/name?sslmode=MODE`.
 
     `sslmode` (or `ssl`) is disable, allow, prefer, require, verify-ca or verify-full; left out, it is `disable` on this
     machine and `verify-full` to any other. `sslrootcert` names the file of the trusted authorities (default: those of
     the operating system), `sslcert` and `sslkey` those of a client certificate.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr = Field(
         SecretStr(""),

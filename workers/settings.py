@@ -5,9 +5,10 @@ from typing import Literal, Self
 
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_base_url, check_way
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
+from embeddings.settings_section import SettingsSection
 from store.ledger.stages import Stage
 from store.tenancy.sealing import Sealer
 
@@ -41,10 +42,8 @@ def sealing_keys(keys: SecretStr) -> list[str]:
 Scope = Literal["current_chat", "resources", "all_user_memory"]
 
 
-class ServiceSettings(BaseModel):
+class ServiceSettings(SettingsSection):
     """An external service. A boolean is no number here, though Python counts it as one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -271,10 +270,8 @@ class EnrichmentSettings(ServiceSettings):
         return self
 
 
-class WorkerSettings(BaseModel):
+class WorkerSettings(SettingsSection):
     """How workers claim work and how long they hold on to it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     stages: tuple[Stage | Literal["recall"], ...] = Field(
         default=(*Stage, "recall"),
@@ -333,10 +330,8 @@ class WorkerSettings(BaseModel):
     )
 
 
-class MaintenanceSettings(BaseModel):
+class MaintenanceSettings(SettingsSection):
     """Retention: after how many days what is pruned; `null` keeps it for ever."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ledger_days: float | None = Field(
         default=7.0,

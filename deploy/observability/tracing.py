@@ -4,8 +4,9 @@ import importlib.util
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from embeddings.settings_section import SettingsSection
 from store.tracing import install_tracer
 
 #: Packages of the extra `otel` that must be installed.
@@ -16,10 +17,8 @@ MISSING = (
 )
 
 
-class TracingSettings(BaseModel):
+class TracingSettings(SettingsSection):
     """Traces of requests and stages, sent to a collector by OTLP over HTTP; ids only, never content."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(
         default=False,

@@ -6,13 +6,14 @@ from uuid import UUID
 
 import orjson
 from fastapi import Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.http.error_responses import Malformed
 from producers.service.bodies import parse_body
 from producers.service.fields import BANK_NAME, POSITION_MAX, DefaultBank, NamedBank, WaitMs
 from producers.service.json_values import limit_json
+from producers.service.wire import Parameters
 from store.errors import NotFound
 
 P = TypeVar("P", bound=BaseModel)
@@ -21,25 +22,19 @@ P = TypeVar("P", bound=BaseModel)
 PathBank = Annotated[str, Path(description=BANK_NAME)]
 
 
-class Nothing(BaseModel):
-    """A call that takes no parameters."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BankParameters(Nothing):
+class BankParameters(Parameters):
     """In which bank."""
 
     bank: DefaultBank = "default"
 
 
-class BankPlace(Nothing):
+class BankPlace(Parameters):
     """Which bank."""
 
     bank: NamedBank
 
 
-class WaitParameters(Nothing):
+class WaitParameters(Parameters):
     """How long to wait for an end."""
 
     wait_ms: WaitMs = 0

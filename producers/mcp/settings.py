@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from afterturn_client.reference import FrameForm
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from embeddings.loopback import is_loopback
+from embeddings.settings_section import SettingsSection
 
 ToolName = Literal[
     "memory_before_turn",
@@ -44,20 +45,16 @@ def _without_effect(default: Any, why: str, **rules: Any) -> Any:
     )
 
 
-class MemoryToolSettings(BaseModel):
+class MemoryToolSettings(SettingsSection):
     """The memory tools as a whole."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(
         default=True, description="serve the memory tools of MCP at /mcp; turn it off where no agent uses MCP"
     )
 
 
-class ToolSettings(BaseModel):
+class ToolSettings(SettingsSection):
     """Which tools are served, to whom. A key's own switches go before its tenant's, these before `each`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     memory: MemoryToolSettings = Field(default_factory=MemoryToolSettings)
     each: Switches = Field(
@@ -76,10 +73,8 @@ class ToolSettings(BaseModel):
     )
 
 
-class HeuristicSettings(BaseModel):
+class HeuristicSettings(SettingsSection):
     """The settings of the LLM that reads turns under the seed's names; each is one value with `enrichment.*`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(default=False, description="as enrichment.enabled, under the seed's name")
     model: str = Field(
@@ -104,10 +99,8 @@ class HeuristicSettings(BaseModel):
     )
 
 
-class BankMemorySettings(BaseModel):
+class BankMemorySettings(SettingsSection):
     """What one bank has of its own; a setting left out is the tenant's, or that of all."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     recent_context_items: int | None = Field(default=None, ge=0, le=128, description="as for all, for this one")
     recall_facts_limit: int | None = Field(default=None, ge=0, le=200, description="as for all, for this one")
@@ -128,10 +121,8 @@ class TenantMemorySettings(BankMemorySettings):
     )
 
 
-class TierSettings(BaseModel):
+class TierSettings(SettingsSection):
     """Which facts pass."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     expiry: Expiry = Field(
         default="lasting",
@@ -141,10 +132,8 @@ class TierSettings(BaseModel):
     )
 
 
-class TurnMemorySettings(BaseModel):
+class TurnMemorySettings(SettingsSection):
     """What a prepared turn holds, by the seed's names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     reference: FrameForm = Field(
         default="lines",
@@ -227,10 +216,8 @@ class TurnMemorySettings(BaseModel):
         return self
 
 
-class IssuerSettings(BaseModel):
+class IssuerSettings(SettingsSection):
     """Who else's tokens (JWTs) open the API: a token's `sub` is the user, its tenant is set here and by no claim."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     issuer: str = Field(pattern=_URL, max_length=2048, description="`iss` of its tokens, exactly; a URL")
     tenant: str = Field(min_length=1, max_length=256, description="name of the tenant (host) that its users belong to")
@@ -306,10 +293,8 @@ class IssuerSettings(BaseModel):
         return self
 
 
-class McpSettings(BaseModel):
+class McpSettings(SettingsSection):
     """The MCP interface."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tools: ToolSettings = Field(default_factory=ToolSettings)
     memory: TurnMemorySettings = Field(default_factory=TurnMemorySettings)

@@ -11,13 +11,13 @@ from afterturn_client.contract.embeddings import (
     GenerationComparison,
     GenerationList,
 )
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
-from producers.service.wire import RequestModel
+from producers.service.wire import Parameters, RequestModel
 from store.database import Database
 from store.derived import generations
 from store.derived.generation_passes import find_next_bank
@@ -61,10 +61,8 @@ class SwitchBody(RequestModel):
     force: bool = Field(False, description="whether to switch although texts lack a vector of the new model")
 
 
-class ComparisonParameters(BaseModel):
+class ComparisonParameters(Parameters):
     """Which generation is compared with the live one, by how many questions, and where to go on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     generation: Number | None = Field(None, description="number of the generation; left out: the one being built")
     questions: int = Field(20, ge=1, le=1000, description="questions to each bank, up to 1000")

@@ -13,12 +13,13 @@ from afterturn_client.contract.graph import (
     Neighbourhood,
     UnitLink,
 )
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.dependencies import ServiceDependencies
 from producers.service.fields import DefaultBank, Name
 from producers.service.paging import BankPageParameters, ListOrder, read_name
+from producers.service.wire import Parameters
 from store.tenancy.keys import Grant
 
 
@@ -35,10 +36,8 @@ class CooccurrencesParameters(BankPageParameters):
     entity_id: UUID | None = Field(None, description="id of an entity: the pairs with it alone")
 
 
-class NeighbourhoodParameters(BaseModel):
+class NeighbourhoodParameters(Parameters):
     """A bank, an entity of it by id or name, and how many entities are answered."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     bank: DefaultBank = "default"
 

@@ -15,7 +15,7 @@ from afterturn_client.contract.lists import (
 )
 from afterturn_client.contract.sessions import SessionDetails, TurnPlace
 from afterturn_client.contract.turns import TurnMessage
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers import fair_queue
 from producers.service.banks import listable_names, reaches_bank
@@ -28,6 +28,7 @@ from producers.service.paging import (
     read_position,
 )
 from producers.service.redacting import Redactor
+from producers.service.wire import Parameters
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
 from store import identity
@@ -60,10 +61,8 @@ class UnitsParameters(BankPageParameters):
     )
 
 
-class SessionParameters(BaseModel):
+class SessionParameters(Parameters):
     """The bank of a session, and how many of its newest messages are shown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     bank: DefaultBank = "default"
     messages: int = Field(

@@ -22,7 +22,7 @@ from afterturn_client.contract.operators import (
     Tenant,
     TenantPage,
 )
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
 from producers.errors import FieldProblem, Invalid
@@ -36,7 +36,7 @@ from producers.service.operator_targets import OperatorTargets
 from producers.service.operator_work import AnyTenant, OperatorWork, TenantName, require_tenant
 from producers.service.paging import Limit, ListOrder, PageParameters, read_name
 from producers.service.snapshots import Snapshots
-from producers.service.wire import RequestModel
+from producers.service.wire import Parameters, RequestModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
@@ -74,18 +74,14 @@ class Installation(Protocol):
         ...
 
 
-class TenantParameters(BaseModel):
+class TenantParameters(Parameters):
     """A tenant, by name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: TenantName
 
 
-class AuditParameters(BaseModel):
+class AuditParameters(Parameters):
     """Filter of calls: tenant, interface, key, operation, refused ones, age; at most `limit`, the newest first."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: AnyTenant = None
     door: Interface | None = Field(None, description="interface that the calls came in by; left out: each")

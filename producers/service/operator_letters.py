@@ -17,7 +17,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import redis
 from afterturn_client.contract import letters as contract
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid, Unavailable
 from producers.queue.dead_letters import DeadLetter
@@ -26,7 +26,7 @@ from producers.service.bodies import parse_body
 from producers.service.fields import Moment, Name
 from producers.service.operator_work import MOST_CHANGED, TOGETHER_S, AnyTenant, WithNames
 from producers.service.paging import Cursor, Limit, ListOrder, Page, read_name, read_position
-from producers.service.wire import RequestModel
+from producers.service.wire import Parameters, RequestModel
 from store.identity import host_id
 from store.page_bytes import PageRows
 from store.tenancy.call_audit import NO_HOST
@@ -41,10 +41,8 @@ LetterAction = Annotated[
 R = TypeVar("R")
 
 
-class LetterFilter(BaseModel):
+class LetterFilter(Parameters):
     """Filter of dead letters: turn queue, tenant, kind, error code, kept content, age."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     queue: Name | None = Field(None, description="name of the turn queue; left out: all queues")
     tenant: AnyTenant = None

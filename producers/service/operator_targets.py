@@ -10,14 +10,14 @@ from uuid import UUID
 from afterturn_client.contract.operators import GatewayTarget, TargetList, TargetsUnset
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.transport import check_way
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Name, Text
 from producers.service.gateway_clients import canonical_url
 from producers.service.operator_work import TargetsParameters, TenantName, require_tenant
-from producers.service.wire import RequestModel
+from producers.service.wire import Parameters, RequestModel
 from store import identity
 from store.database import Database
 from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, ListedTarget, seal_place
@@ -34,10 +34,8 @@ class ListedTargets(TargetsParameters):
     unset: bool = Field(False, description="whether to list unset targets, too")
 
 
-class TargetPlace(BaseModel):
+class TargetPlace(Parameters):
     """Whose turns a target gets: a tenant's, or those of one bank."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: TenantName
     bank: BankName | None = Field(None, description="name of the bank; left out: the whole tenant")

@@ -26,13 +26,13 @@ from afterturn_client.contract.operators import (
     WorkerList,
 )
 from afterturn_client.moments import parse_zoned
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.bodies import parse_body
 from producers.service.fields import BankName, Moment, Name, Text
 from producers.service.paging import Cursor, Limit, ListOrder, read_position
-from producers.service.wire import RequestModel
+from producers.service.wire import Parameters, RequestModel
 from store import identity
 from store.database import Database
 from store.errors import NotFound
@@ -63,19 +63,15 @@ WithNames = Annotated[
 ]
 
 
-class TargetsParameters(BaseModel):
+class TargetsParameters(Parameters):
     """A tenant, all tenants without one; whether to answer names that tenants gave."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: AnyTenant = None
     names: WithNames = False
 
 
-class JobFilter(BaseModel):
+class JobFilter(Parameters):
     """Filter of ledger rows: tenant, bank, stage, status, state, error category, age."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: AnyTenant = None
     bank: BankName | None = Field(None, description="name of a bank of `tenant`, which it needs; left out: all banks")

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.fields import POSITION_MAX, DefaultBank
+from producers.service.wire import Parameters
 from store.log.storable import check_text
 from store.page_bytes import PageRows
 
@@ -33,10 +34,8 @@ Cursor = Annotated[
 ]
 
 
-class PageParameters(BaseModel):
+class PageParameters(Parameters):
     """The size of a page, and where it begins."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Limit = 200
     cursor: Cursor = None

@@ -1,12 +1,13 @@
 """Requests of profiles: person, bank, and whether to include superseded facts."""
 
 from afterturn_client.contract.facts import Profile
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
 from producers.service.paging import Cursor, Limit, ListOrder, read_name
+from producers.service.wire import Parameters
 from store.derived.facts import Identity
 from store.derived.persons import PersonKey, Persons
 from store.page_bytes import PageRows
@@ -20,10 +21,8 @@ FACTS: ListOrder[Identity] = ListOrder(
 )
 
 
-class ProfileParameters(BaseModel):
+class ProfileParameters(Parameters):
     """A user, in one bank or in all that the key can read; or a person by name in a bank."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     user_id: Name | None = Field(
         None, description="the caller's own id of the user; left out, without `name`: the user of the key"

@@ -18,13 +18,13 @@ from afterturn_client.contract.snapshots import (
     StartedImport,
     TakenEvents,
 )
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from producers.service.bodies import parse_body
 from producers.service.fields import POSITION_MAX, BankName, Name
 from producers.service.operator_work import TenantName, require_tenant
 from producers.service.paging import Limit
-from producers.service.wire import RequestModel
+from producers.service.wire import Parameters, RequestModel
 from store import identity
 from store.database import Database
 from store.errors import SnapshotRefused
@@ -117,10 +117,8 @@ class FinishBody(RequestModel):
     events: int = Field(ge=0, le=POSITION_MAX, description="number of events that the snapshot's last line tells")
 
 
-class SnapshotParameters(BaseModel):
+class SnapshotParameters(Parameters):
     """Of which tenant."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: TenantName
 

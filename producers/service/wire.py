@@ -17,3 +17,9 @@ class RequestModel(WireModel):
     """A body that is sent: fields it does not name and values of another type are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Parameters(BaseModel):
+    """A query's parameters: those that it does not name are refused. This one names none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

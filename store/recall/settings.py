@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from embeddings.settings_section import SettingsSection
 
 
-class RerankSettings(BaseModel):
+class RerankSettings(SettingsSection):
     """Limits of reranking by a cross-encoder, if one is set (`embedding.reranker`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     candidates: int = Field(
         default=30,
@@ -33,10 +33,8 @@ class RerankSettings(BaseModel):
     )
 
 
-class EvidenceSettings(BaseModel):
+class EvidenceSettings(SettingsSection):
     """Thresholds below which an answer is flagged as without evidence; the flags leave no unit out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     floor: float = Field(
         default=0.63,
@@ -61,10 +59,8 @@ class EvidenceSettings(BaseModel):
     )
 
 
-class RecallSettings(BaseModel):
+class RecallSettings(SettingsSection):
     """Limits and budgets of recall; times in milliseconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     fresh_tail_chunks: int = Field(
         default=64,

@@ -10,10 +10,10 @@ from producers.http.authentication import KEY_ENDED, SESSION_ENDED, OperatorGran
 from producers.http.console_cookie import clear_cookie, is_from_this_page, read_session, set_cookie
 from producers.http.middleware import CONSOLE, ENTER, GRANT
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import Nothing, json_response, read_body, read_parameters
+from producers.http.requests import json_response, read_body, read_parameters
 from producers.service.bodies import parse_body
 from producers.service.fields import field_error
-from producers.service.wire import RequestModel, WireModel
+from producers.service.wire import Parameters, RequestModel, WireModel
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.console_sessions import ConsoleSessions, SessionHolder, SessionSecret
 
@@ -127,7 +127,7 @@ async def create_console_session(request: Request) -> Response:
         "Says who is signed in, and what the session reaches.",
         CallerClass.CONSOLE,
         {200: DescribedAnswer("the session", (SessionAnswer,))},
-        query=Nothing,
+        query=Parameters,
     ),
 )
 async def get_console_session(request: Request) -> Response:
@@ -143,7 +143,7 @@ async def get_console_session(request: Request) -> Response:
         "Ends the session; every process refuses it within two seconds.",
         CallerClass.CONSOLE,
         {204: DescribedAnswer("the session has ended")},
-        query=Nothing,
+        query=Parameters,
     ),
 )
 async def delete_console_session(request: Request) -> Response:
@@ -183,7 +183,7 @@ def _require_sessions(request: Request) -> ConsoleSessions:
 
 
 def _require_session(request: Request) -> tuple[ConsoleSessions, SessionSecret]:
-    read_parameters(request, Nothing)
+    read_parameters(request, Parameters)
     secret = read_session(request)
     if secret is None:
         raise Unauthenticated(SESSION_ENDED)

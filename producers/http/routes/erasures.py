@@ -12,7 +12,6 @@ from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, descri
 from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankParameters,
-    Nothing,
     describe_id,
     json_response,
     parse_identifier,
@@ -20,6 +19,7 @@ from producers.http.requests import (
     read_parameters,
 )
 from producers.service.erasures import ErasureBody, describe_receipt
+from producers.service.wire import Parameters
 from store.erasure import Receipt
 from store.errors import IsReflection, NotFound
 
@@ -73,7 +73,7 @@ async def count_erasure(call: TenantCall, sent: Any) -> ErasurePreview:
     ),
 )
 async def get_erasure(request: Request, call: TenantCall, erasure_id: ErasureId) -> Response:
-    read_parameters(request, Nothing)
+    read_parameters(request, Parameters)
     return json_response(
         describe_receipt(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id)))
     )

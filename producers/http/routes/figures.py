@@ -15,9 +15,10 @@ from pydantic_core import PydanticCustomError
 from producers.http.authentication import AuthenticatedOperator, OperatorCall
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import Nothing, read_parameters
+from producers.http.requests import read_parameters
 from producers.service.fields import Moment, parse_moment
 from producers.service.figures import FigureFeed
+from producers.service.wire import Parameters
 from store.errors import NotFound
 
 EVENTS = "text/event-stream"
@@ -30,7 +31,7 @@ EXAMPLE = 'event: figures\nid: 2026-03-02T09:30:00+00:00\ndata: {"samples":[],"r
 router = OperationRouter(prefix="/api/v1/operator", tags=["figures"], access=CallerClass.OPERATOR)
 
 
-class FiguresParameters(Nothing):
+class FiguresParameters(Parameters):
     """After which moment."""
 
     after: Annotated[

@@ -12,7 +12,6 @@ from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankFreshnessParameters,
     FreshnessParameters,
-    Nothing,
     PathBank,
     WaitParameters,
     describe_id,
@@ -24,6 +23,7 @@ from producers.http.requests import (
 from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
 from producers.service.recall_json import MOST_BYTES, answer_as_json
+from producers.service.wire import Parameters
 from store.errors import ErasedMeanwhile, NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob as StoredJob
 
@@ -89,7 +89,7 @@ async def get_recall_job(request: Request, call: TenantCall, job_id: JobId) -> R
     ),
 )
 async def delete_recall_job(request: Request, call: TenantCall, job_id: JobId) -> Response:
-    read_parameters(request, Nothing)
+    read_parameters(request, Parameters)
     await call.memory.recalls.cancel_recall(call.grant, parse_identifier(job_id))
     return Response(status_code=204)
 
