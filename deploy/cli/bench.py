@@ -39,7 +39,6 @@ BENCHES: Mapping[str, str] = {
     "append": "deploy.lab.bench.append",
     "capacity": "deploy.lab.bench.capacity",
     "attacks": "deploy.lab.bench.attacks.run",
-    "console": "deploy.lab.bench.console",
     "paraphrase": "deploy.lab.bench.quality.paraphrase",
     "pipeline": "deploy.lab.bench.pipeline",
     "plugin": "deploy.lab.bench.plugin",
@@ -58,7 +57,7 @@ UnitsOption = Annotated[
     int | None,
     typer.Option(
         min=100,
-        help="With `recall`, `turns`, `console`, `plugin`: number of stored units (default: 100,000; plugin 10,000).",
+        help="With `recall`, `turns`, `plugin`: number of stored units (default: 100,000; plugin 10,000).",
     ),
 ]
 DataOption = Annotated[
@@ -109,9 +108,6 @@ def bench_command(
     asks 8 questions a second. Target: that tenant's p95 stays below three times its quiet p95 and 50 ms. An attack
     that misses it is made three times, after more quiet, and the medians count.
 
-    `console`: every page of the console in a browser (Debian's chromium), on a private stack with a bank of 100,000
-    units and a ledger of 1,000,000 rows: first paint, all that the page shows, the largest answer to it.
-
     `plugin`: memories written and searched over HTTP by 1 and 16 clients: 10,000 in each of three namespaces, `--full`
     also 200,000 in one. Searches filtered to 0.1 % are compared with an exact one.
 
@@ -157,7 +153,7 @@ def _choose_sizes(bench: ModuleType, *, full: bool, only: list[str] | None, unit
             raise exit_with(str(error), 2) from None
     if units is not None:
         if not hasattr(sizes, "units"):
-            raise exit_with("--units is for `afterturn bench recall`, `turns`, `console` and `plugin`", 2)
+            raise exit_with("--units is for `afterturn bench recall`, `turns` and `plugin`", 2)
         sizes = replace(sizes, units=units)
     return sizes
 

@@ -1,14 +1,20 @@
-"""`afterturn bench console`: every page is opened in a browser, asks for little, and counts nothing unasked."""
+"""Every page is opened in a browser, asks for little, and counts nothing unasked.
+
+With AFTERTURN_CONSOLE_UNITS=100000 on a quiet machine, each is there within a second beside so many units.
+"""
+
+import os
 
 import pytest
 
-from deploy.lab.bench.console import ANSWER_KB, ConsoleSizes, run, servers
 from producers.console.pages import FOLDER
 from tests.packages import program
+from tests.producers.console.page_speed import ANSWER_KB, ConsoleSizes, run, servers
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 #: Modules of pages that have no address of their own, or show what a benchmark does not store.
 BESIDE = {"sign_in", "document"}
+UNITS = int(os.environ.get("AFTERTURN_CONSOLE_UNITS", "1200"))
 
 
 async def test_every_page_is_opened_and_none_asks_for_much() -> None:
@@ -16,7 +22,7 @@ async def test_every_page_is_opened_and_none_asks_for_much() -> None:
     said: list[str] = []
     with servers() as on:
         # As many as it takes for some rows of work to be dead.
-        outcome = await run(on, said.append, ConsoleSizes(units=1_200, rows=12_000))
+        outcome = await run(on, said.append, ConsoleSizes(units=UNITS, rows=10 * UNITS))
     found = {one.measure: one for one in outcome.measures}
     assert {name: str(one.target) for name, one in found.items()} == {
         "first_paint": "<= 1000.0",
@@ -24,7 +30,7 @@ async def test_every_page_is_opened_and_none_asks_for_much() -> None:
         "largest_answer": "<= 200.0",
         "unasked_counts": "<= 0.0",
     }
-    # How long it takes is the benchmark's to say, on a quiet machine.
+    assert outcome.met or "AFTERTURN_CONSOLE_UNITS" not in os.environ
     assert 0 < found["largest_answer"].ours <= ANSWER_KB
     assert found["unasked_counts"].ours == 0
     assert found["first_paint"].ours <= found["all_there"].ours

@@ -1,4 +1,4 @@
-"""`afterturn bench console`: opens each page of the console in a browser, beside a large bank and a large ledger."""
+"""Opens each page of the console in a browser, beside a large bank and a large ledger, and measures it."""
 
 import hashlib
 import shutil
@@ -134,7 +134,7 @@ def _find_browser() -> str:
     except ModuleNotFoundError:
         found = None
     if found is None:
-        raise PrivateStackError("bench console needs Debian's chromium on the PATH and the package playwright")
+        raise PrivateStackError("this needs Debian's chromium on the PATH and the package playwright")
     return found
 
 
