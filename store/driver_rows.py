@@ -18,7 +18,6 @@ class DriverRow(Record):
     """A driver's row whose columns are also attributes."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return a column by its name."""
         try:
             return self[name]
         except KeyError:

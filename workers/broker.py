@@ -98,7 +98,6 @@ class NotificationBroker(RedisBroker):
     # An idle worker takes 6.8 % of a core with these looks, and 4.8 % without.
 
     def __init__(self, **options: Any) -> None:
-        """Take dramatiq's options."""
         super().__init__(**options)  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
         self.faults = ConsumerFaults("notifications")
 

@@ -65,11 +65,9 @@ class WatchedConsumer(Consumer):
     """A consumer whose errors of the broker are noted, and raised as ConnectionClosed: dramatiq then tries again."""
 
     def __init__(self, inner: Consumer, queue: str, faults: ConsumerFaults) -> None:
-        """Keep the consumer."""
         self._inner, self._queue, self._faults = inner, queue, faults
 
     def __next__(self) -> MessageProxy | None:
-        """Return the next message, or None."""
         try:
             message: MessageProxy | None = next(self._inner)
         except FAULTS as error:

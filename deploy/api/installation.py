@@ -22,7 +22,6 @@ class ProcessInstallation:
     """The installation as this process reaches it. Belongs to one event loop."""
 
     def __init__(self, loaded: LoadedSettings) -> None:
-        """Keep the settings that this process was started with."""
         self._loaded = loaded
         self._checking = asyncio.Lock()
         self._last: tuple[float, Examination] | None = None

@@ -48,7 +48,6 @@ class ServiceAwayError(OSError):
     """No answer came from the service; the text is the kind of failure. `sent`: the request may have arrived."""
 
     def __init__(self, kind: str, *, sent: bool) -> None:
-        """Keep the kind of failure."""
         super().__init__(kind)
         self.sent = sent
 

@@ -20,7 +20,6 @@ class LocalRoutes:
     """
 
     def __init__(self, app: FastAPI) -> None:
-        """Serve this application."""
         self._app = app
         self._scope: Scope = {}
 

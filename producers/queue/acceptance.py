@@ -30,7 +30,6 @@ class TryAgain(Exception):
     """The message may be accepted later; it stays in its queue. `counts`: the failure uses up one of its attempts."""
 
     def __init__(self, reason: str, *, counts: bool = False) -> None:
-        """Keep the reason, and whether it counts."""
         super().__init__(reason)
         self.counts = counts
 

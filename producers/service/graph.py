@@ -78,7 +78,6 @@ class GraphLists:
     """Reads the entities and links of banks; every call takes the grant of a key."""
 
     def __init__(self, dependencies: ServiceDependencies) -> None:
-        """Keep the dependencies."""
         self._dependencies = dependencies
         self._graph = dependencies.turns.graph
 

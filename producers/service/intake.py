@@ -58,7 +58,6 @@ class Intake:
     """Accepts completed turns, and reads their status."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the dependencies and settings."""
         self._dependencies = dependencies
         self._settings = settings
 

@@ -37,7 +37,6 @@ class MemoryFacade:
     """The facade: every operation of an agent, for all interfaces."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the dependencies."""
         self._dependencies = dependencies
         #: The database's clock.
         self.clock = dependencies.turns.clock

@@ -28,7 +28,6 @@ class OpenTurnCalls:
     """Begins and completes turns of memory_run_turn."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings, lifecycle: TurnLifecycle) -> None:
-        """Keep the dependencies."""
         self._dependencies = dependencies
         self._settings = settings
         self._lifecycle = lifecycle

@@ -173,7 +173,6 @@ class OperatorWork:
     """Operations on work for operators; the caller is already authenticated. `names`: names of tenants are told."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        """Keep the database and its clock."""
         self._database = database
         self._backlog = Backlog(database)
         self._banks = Banks(database, clock)

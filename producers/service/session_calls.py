@@ -44,7 +44,6 @@ class SessionCalls:
     """Calls about whole sessions."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the dependencies."""
         self._dependencies = dependencies
         turns, limits = dependencies.turns, BankMemory(settings.mcp.memory).limit_summaries
         self._summariser = Summariser(turns.summaries, turns.sessions, limits, RuleDigester(turns.digests))

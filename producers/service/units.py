@@ -56,7 +56,6 @@ class Revisions:
     """Reads and changes single units."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
-        """Keep the dependencies and settings."""
         self._dependencies = dependencies
         self._settings = settings
 

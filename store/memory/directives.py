@@ -201,7 +201,6 @@ class Curation:
 
 
 def _build_order(found: FromClause) -> tuple[ColumnElement[Any], ...]:
-    """Return the order of DIRECTIVES."""
     return (-cast(found.c.priority, BigInteger), found.c.name, found.c.directive_id)
 
 
@@ -243,7 +242,6 @@ def _find_link(origin: Origin, link: NewLink) -> Select[*tuple[Any, ...]]:
 async def _append_next_version(
     connection: AsyncConnection, origin: Origin, kind: EventType, data: dict[str, Any], parts: tuple[object, ...]
 ) -> None:
-    """Append the next version of an aggregate."""
     subject = aggregate_id(origin.host, origin.bank, *parts)
     version = (await read_versions(connection, origin.host, [subject]))[subject] + 1
     await append_events(connection, origin.host, [build_command(origin, kind, data, version=version)])

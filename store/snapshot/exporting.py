@@ -90,7 +90,6 @@ class Exports:
     """Exports of tenants' logs; each is a row, which says how far it came."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        """Keep the database and its clock."""
         self._database = database
         self._clock = clock
         self._maskers: dict[UUID, Masker] = {}

@@ -102,7 +102,6 @@ class Imports:
     """Imports of snapshots into tenants; each is a row, which says how far it came."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        """Keep the database and its clock."""
         self._database = database
         self._clock = clock
         self._erasures = Erasures(database, clock)

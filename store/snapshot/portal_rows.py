@@ -22,7 +22,6 @@ class PortalRows:
     """Rows by table and key, each with what was told of it; and which of them were taken."""
 
     def __init__(self, file: sqlite3.Connection) -> None:
-        """Keep an open file."""
         self._file = file
 
     def add(self, source: str, key: str, version: int, told: Mapping[str, Any]) -> None:

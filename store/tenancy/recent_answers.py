@@ -24,7 +24,6 @@ class RecentAnswers(Generic[Key, Answer]):
         most: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start empty."""
         self._look_up, self._believed_s, self._most, self._clock = look_up, believed_s, most, clock
         # All are cached for the same time, so the first is the oldest.
         self._found: dict[Key, tuple[float, Answer]] = {}

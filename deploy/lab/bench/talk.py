@@ -31,11 +31,9 @@ class TurnGenerator:
         self._said = 0
 
     def __iter__(self) -> Iterator[NewTurn]:
-        """Return this iterator."""
         return self
 
     def __next__(self) -> NewTurn:
-        """Return the next turn."""
         self._said += 1
         roles = ("user", "assistant")
         messages = [NewMessage(roles[n % 2], make_sentence(self._chance)) for n in range(self._messages)]

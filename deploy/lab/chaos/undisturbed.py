@@ -118,7 +118,6 @@ async def run_all_stages(database: Database, embedder: Embedder) -> None:
 
 
 async def _find_undone_stages(ledger: Ledger) -> set[Stage]:
-    """Return the stages with undone work."""
     found = await ledger.gauges()
     return {stage for stage, one in found.items() if one.counts["pending"] or one.counts["running"]}
 

@@ -24,7 +24,6 @@ def _repeat_words(size: int, words: str) -> str:
 
 
 def _make_names() -> Iterator[str]:
-    """Yield 17,576 different names."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "ao"]
     for parts in itertools.product(syllables, repeat=3):
         yield "".join(parts).capitalize()
