@@ -5,6 +5,7 @@ Times are totals, so that one byte now and then keeps nothing open. The head of 
 
 import asyncio
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,8 +30,9 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
-#: Where messages are read to their end, and up to how many times the limit of a request.
-MCP_PATH, TIMES_READ = "/mcp", 16
+#: Where messages are read to their end, where events of a snapshot come in, and how many times the limit of a request
+#: both may have.
+MCP_PATH, SNAPSHOT_EVENTS, TIMES_READ = "/mcp", re.compile(r"/api/v1/operator/snapshots/[^/]+/events/?"), 16
 
 
 class RequestBody:
@@ -135,9 +137,11 @@ class UnknownCallers:
 def find_limit(path: str, settings: ApiSettings) -> int:
     """Return the most bytes that are read of a body sent to a path.
 
-    A message to MCP beyond max_request_bytes is read to its end, so that it is refused as its tool's answer.
+    A message to MCP beyond max_request_bytes is read to its end, so that it is refused as its tool's answer. Events of
+    a snapshot are longer than the requests that they came by, and those of a backfill came by none.
     """
-    return settings.max_request_bytes * (TIMES_READ if path.rstrip("/") == MCP_PATH else 1)
+    longer = path.rstrip("/") == MCP_PATH or SNAPSHOT_EVENTS.fullmatch(path) is not None
+    return settings.max_request_bytes * (TIMES_READ if longer else 1)
 
 
 def compute_time_limit(settings: ApiSettings, size: int) -> float:

@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from afterturn_client.moments import parse_zoned
 from sqlalchemy import Column, ColumnElement, MetaData, Table, Uuid, func
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -20,7 +19,7 @@ from store import identity
 from store.errors import InvalidEvent
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
-from store.log.event_data import EARLIEST, LATEST
+from store.log.event_data import parse_time
 from store.tenancy.banks import RUNTIME, bank_created_fields
 from store.tenancy.spaces import Space
 from store.text.redaction import Redaction, redact_secrets
@@ -117,7 +116,7 @@ def parse_times(row: Row) -> Row:
 
 def _parse_time(name: str, text: str) -> datetime:
     try:
-        return parse_zoned(text)
+        return parse_time(text)
     except ValueError:
         raise InvalidEvent(f"{name}: a time that the log does not take") from None
 
@@ -253,9 +252,10 @@ def _is_time(value: Any) -> bool:
     if value == "":
         return True
     try:
-        return EARLIEST <= parse_zoned(value) < LATEST
+        parse_time(value)
     except (AttributeError, ValueError):
         return False
+    return True
 
 
 def normalise_json(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 import orjson
+from afterturn_client.moments import parse_zoned
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -41,6 +42,14 @@ Version = Annotated[int, Field(ge=0, lt=2**63)]
 #: The times that an event may tell: their day, and those beside it, exist in every time zone.
 EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 Time = Annotated[AwareDatetime, Field(ge=EARLIEST, lt=LATEST)]
+
+
+def parse_time(text: str) -> datetime:
+    """Return the time of an ISO 8601 text with an offset. Raises ValueError for one that no event may tell."""
+    moment = parse_zoned(text)
+    if not EARLIEST <= moment < LATEST:
+        raise ValueError("no time of an event")
+    return moment
 
 
 class EventData(BaseModel):

@@ -25,6 +25,7 @@ from deploy.cli.snapshot_files import ParkedFile, check_snapshot, iterate_events
 from deploy.components.bootstrap import HOST
 from producers.cutover.errors import UnusableFile
 from producers.cutover.lines import LONGEST_LINE
+from producers.settings import ApiSettings
 from tests.deploy.operated import SECRET, Busy, Operated, busy_stack
 from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
@@ -72,6 +73,22 @@ async def test_a_snapshot_is_written_checked_and_taken_in_and_again_changes_noth
     assert again["counts"]["skippedExactDuplicate"] == again["counts"]["total"] == len(events)
     listed = await elsewhere.answer("snapshot", "list")
     assert [one["kind"] for one in listed["snapshots"]] == ["import"] * 3
+
+
+async def test_an_event_that_is_longer_than_a_request_is_taken_in(
+    busy: Busy, elsewhere: Operated, tmp_path: Path
+) -> None:
+    await busy.append(("monday", "1"))
+    file = tmp_path / "all.jsonl"
+    await busy.answer("snapshot", "export", str(file), *BOTH)
+    lines = file.read_text().splitlines()
+    nth = next(n for n, line in enumerate(lines) if json.loads(line).get("data", {}).get("content"))
+    long = json.loads(lines[nth])
+    long["data"]["content"] += " and so on" * (2 * ApiSettings().max_request_bytes // 10)
+    lines[nth] = json.dumps(long)
+    file.write_text("".join(f"{line}\n" for line in lines))
+    taken = await elsewhere.answer("snapshot", "import", str(file))
+    assert (taken["status"], taken["counts"]["imported"]) == ("done", len(lines) - 2)
 
 
 async def test_without_a_named_part_no_content_is_in_the_file(busy: Busy, tmp_path: Path) -> None:
