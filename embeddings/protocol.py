@@ -96,7 +96,8 @@ class SwitchesModels(Protocol):
 
 def pin_model(embedder: Embedder) -> Embedder:
     """Return the model that an embedder asks now: its generation does not change, as that of the embedder may."""
-    return embedder.current if isinstance(embedder, SwitchesModels) else embedder
+    pinned: Embedder = getattr(embedder, "current", embedder)  # to ask for a protocol is slow
+    return pinned
 
 
 class Reranker(Protocol):

@@ -14,7 +14,7 @@ from producers.service.framing import frame_message
 from producers.service.gateway_recall import GatewayFinding, describe_hit
 from producers.service.recall_coordinator import RecallResult
 from store.off_loop import run_off_loop
-from store.recall.printing import describe_directive, describe_unit
+from store.recall.printing import describe_directive, tell_unit
 from store.recall.query import Recalled
 
 #: Most bytes of a direct answer, and of one that is stored in its job.
@@ -75,7 +75,7 @@ def describe_cut(
 
 
 def _write_answer(answer: RecallResult, note: Mapping[str, Any] = NOTHING) -> bytes:
-    items = [*map(describe_unit, answer.items), *_describe_hits(answer.gateway)]
+    items = [*(tell_unit(item, answer.form) for item in answer.items), *_describe_hits(answer.gateway)]
     standing = [describe_directive(one) for one in answer.directives]
     value: dict[str, Any] = {
         "results": [_result_json(item, handle, explain=answer.explain) for handle, item in enumerate(answer.items, 1)],

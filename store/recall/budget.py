@@ -78,7 +78,7 @@ async def _count_whole(items: Sequence[Recalled], printer: AnswerPrinter, counte
     sizes = await _count_units(shown, printer, counter)
     counted = zip(items, shown, sizes, strict=True)
     return [
-        replace(item, tokens=-(-size * max(1, len(item.text)) // max(1, len(cut.text)))) for item, cut, size in counted
+        _note_tokens(item, -(-size * max(1, len(item.text)) // max(1, len(cut.text)))) for item, cut, size in counted
     ]
 
 
@@ -93,7 +93,7 @@ async def _fit_passages(
     passages = await run_steps_off_loop(effort, _cut_items(items, weights))
     sizes = await _select_passages(passages, room, printer, counter)
     if sizes:
-        kept = [replace(passages[index], tokens=size) for index, size in sizes.items()]
+        kept = [_note_tokens(passages[index], size) for index, size in sizes.items()]
         return await _count_again(kept, room, printer, counter)
     return await _shrink_item(items[0], room, weights, printer, counter)
 
@@ -107,7 +107,7 @@ async def _count_again(
     """
     while kept and (sent := printer.turned_to(kept)) != printer:
         printer, sizes = sent, await _count_units(kept, sent, counter)
-        kept = [replace(kept[index], tokens=sizes[index]) for index in select_fitting(sizes, room)]
+        kept = [_note_tokens(kept[index], sizes[index]) for index in select_fitting(sizes, room)]
     return kept
 
 
@@ -145,9 +145,14 @@ async def _shrink_item(
         passage = await run_off_loop(min(len(item.text), SEARCHED), _cut_item, item, weights, tokens)
         [size] = await _count_units([passage], printer, counter)
         if size <= room:
-            return [replace(passage, tokens=size)]
+            return [_note_tokens(passage, size)]
         tokens = min(tokens - 1, tokens * room // size)
     return ()
+
+
+def _note_tokens(item: Recalled, tokens: int) -> Recalled:
+    item.tokens = tokens
+    return item
 
 
 def _cut_items(items: Sequence[Recalled], weights: Mapping[str, float]) -> Steps[Sequence[Recalled]]:

@@ -48,8 +48,9 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
     rows = [row for row in found if row.unit_id not in replaced] if replaced else found
     candidates = [Candidate(*row[:_FIELDS]) for row in rows]
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
-    stored = np.nan_to_num(numbers)
-    near = Products(stored[:, :3], stored[:, 3:], ~np.isnan(numbers[:, :3]))
+    missing = np.isnan(numbers)
+    numbers[missing] = 0.0
+    near = Products(numbers[:, :3], numbers[:, 3:], ~missing[:, :3])
     if state.tail_vectors and state.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
         await _set_tail_products(connection, state, state.vector, near, around)

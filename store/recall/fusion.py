@@ -78,7 +78,8 @@ def fuse_scores(
     scores, placed = np.zeros(len(pool)), np.zeros(len(pool))
     for name, raw in arms.items():
         scores = scores + weights[name] * raw
-        placed = placed + weights[name] * raw * (name in BY_PLACE)
+        if name in BY_PLACE:
+            placed = placed + weights[name] * raw
     judged = scores - placed if placed.any() else scores
     moved: dict[str, Scores] = {}
     for name, rule in ((name, rule) for name, rule in RULES if name not in without):

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 import numpy as np
+from asyncpg.pgproto import pgproto
 from numpy.typing import NDArray
 
 from store.recall.question import Question
@@ -208,7 +209,8 @@ class _Places:
         self._own_keys = _build_keys(sessions, seq)
         order = np.argsort(self._own_keys)
         in_order = self._own_keys[order]
-        is_first = np.append(True, in_order[1:] != in_order[:-1])[: len(in_order)]
+        is_first = np.ones(len(in_order), dtype=np.bool_)
+        np.not_equal(in_order[1:], in_order[:-1], out=is_first[1:])
         places, of_place = in_order[is_first], order[is_first]
         # Places that are one or two apart share the slots between them; each has a slot on either side.
         steps = np.minimum(np.diff(places), 3).astype(np.intp)
@@ -250,11 +252,12 @@ class _Places:
         # Unsigned differences wrap around: seen as signed, they are -1, 0 or 1.
         distances = (self._keys[slots] - self._own_keys[postings]).astype(np.int64)
         seqs = (self._together["seq"][postings] + distances).tolist()
-        return [(UUID(bytes=sessions[16 * n : 16 * n + 16]), seq) for n, seq in enumerate(seqs)]
+        # The driver's own UUID, which equals Python's, takes a tenth of the time to make.
+        return [(pgproto.UUID(sessions[16 * n : 16 * n + 16]), seq) for n, seq in enumerate(seqs)]
 
     def slots(self, places: Sequence[Place]) -> tuple[Slots, Slots, Slots]:
         """Return the slots of these places and of their neighbours before and after; len(self) if missing."""
-        sessions = np.array([int.from_bytes(session.bytes[8:]) for session, _ in places], dtype=np.uint64)
+        sessions = np.frombuffer(b"".join([session.bytes for session, _ in places]), ">u8")[1::2].astype(np.uint64)
         seqs = np.array([seq for _, seq in places], dtype=np.int64)
         own, one = _build_keys(sessions, seqs), np.uint64(1)
         return self._find(own), self._find(own - one, seqs > 0), self._find(own + one, seqs >= 0)

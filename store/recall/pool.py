@@ -1,5 +1,6 @@
 """Holds the pool of candidates: every unit that the arms found, with the features that rules need."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ Numbers = NDArray[np.float64]
 
 #: Roles of agents and tools: their messages may repeat a question, or follow it without an answer.
 AGENTS = frozenset({"assistant", "tool", "system", "developer"})
+USER = "user"
+#: Roles of AGENTS that do not converse, such as tools.
+OUTPUT_ROLES = AGENTS - {"assistant"}
 #: Most words of an agent's short line.
 LINE_WORDS = 30
 
@@ -125,6 +129,23 @@ class CandidatePool:
     def lines(self) -> NDArray[np.bool_]:
         """Which candidates are an agent's short lines, which seldom inform; shape (len(self),)."""
         return np.array([_is_line(candidate) for candidate in self.candidates], dtype=np.bool_)
+
+    @cached_property
+    def is_assistants(self) -> NDArray[np.bool_]:
+        """Which candidates are the assistant's; shape (len(self),)."""
+        return np.array([unit.role == "assistant" for unit in self.candidates], dtype=np.bool_)
+
+    @cached_property
+    def is_output(self) -> NDArray[np.bool_]:
+        """Which candidates are of roles that do not converse, such as tools; shape (len(self),)."""
+        return np.array([unit.role in OUTPUT_ROLES for unit in self.candidates], dtype=np.bool_)
+
+    @cached_property
+    def times_sent(self) -> NDArray[np.int_]:
+        """How many messages of users have the text of each candidate; 0 for others'; shape (len(self),)."""
+        sent = [unit.text.strip() if unit.role == USER else None for unit in self.candidates]
+        times = {**Counter(sent), None: 0}
+        return np.array([times[text] for text in sent], dtype=np.int_)
 
     @cached_property
     def words(self) -> Numbers:

@@ -38,7 +38,7 @@ class AnswerPrinter:
 
     def print_unit(self, number: int, item: Recalled) -> str:
         """Return the line of a unit, or its JSON, with what follows it."""
-        return self.print_item(number, describe_unit(item) if self.form == "json" else _outline_unit(item))
+        return self.print_item(number, tell_unit(item, self.form))
 
     def print_item(self, number: int, told: Mapping[str, Any]) -> str:
         """Return the line of a frame's item, or its JSON, with what follows it."""
@@ -51,8 +51,10 @@ class AnswerPrinter:
         return frame_lines([""], self.dates).replace(self.dates.scope or "\n", _LONGEST_SCOPE, 1)
 
 
-def _outline_unit(item: Recalled) -> Mapping[str, Any]:
-    """Return what a line tells of a unit: of an answer within a budget some hundred lines are printed and counted."""
+def tell_unit(item: Recalled, form: FrameForm) -> Mapping[str, Any]:
+    """Return a unit as a frame's item of this form: a line tells less of it than JSON."""
+    if form == "json":
+        return describe_unit(item)
     return {
         "role": item.role,
         "name": item.name,

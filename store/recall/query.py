@@ -78,7 +78,7 @@ class RecallQuery:
         return usual if self.max_tokens is None and self.k is None else self.max_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recalled:
     """One unit of an answer; `session_name`, `turn_name` and `turn_names` are the agent's own names.
 
@@ -88,6 +88,7 @@ class Recalled:
     `successors` are the units that take its place, later statements of the same speaker on the same subject;
     `withdrawn`: what is asked for of it was forgotten as a fact. `times`
     are those that its text names, where the question asks when (`told_times.py`); `user_id` is the user of its turn.
+    Only `tokens` is set later: a frozen class, and a copy for the tokens, took .2 ms an answer.
     """
 
     unit_id: UUID

@@ -128,7 +128,8 @@ def put_in_first_person(text: str, names: Collection[str]) -> str:
 
 
 def _swap_persons(text: str, words: Collection[str], me: str, mine: str) -> str:
-    return " ".join(_WORD.sub(lambda match: _swap_person(match.group(), words, me, mine), text).split())
+    swapped = _WORD.sub(lambda match: _swap_person(match.group(), words, me, mine), text) if words else text
+    return " ".join(swapped.split())
 
 
 def _swap_person(word: str, words: Collection[str], me: str, mine: str) -> str:

@@ -1,6 +1,5 @@
 """Adjusts scores by ranking rules, which look at more than words and meaning. Pure, applied in order."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from store.recall.exact_identifiers import IDENTIFIER, apply_identifier
 from store.recall.lexical import Place
-from store.recall.pool import AGENTS, Candidate, CandidatePool
+from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import Question, find_named_speakers
 from store.text.terms import question_terms, split_words
 from store.text.times import tells_time
@@ -25,9 +24,6 @@ QUESTIONS = 16
 BRIEF_WORDS = 8
 #: Number of equal messages of a user from which on they are taken for an order or a greeting.
 REPEATED = 3
-USER = "user"
-#: Roles of AGENTS that do not converse, such as tools.
-OUTPUT_ROLES = AGENTS - {"assistant"}
 #: Number of a session's best units whose mean is its score, and the weight of that mean.
 BEST_OF_SESSION, SESSION_WEIGHT = 3, 0.25
 
@@ -108,8 +104,7 @@ def apply_assistant(scores: Scores, pool: CandidatePool, question: Question) -> 
     """Return the scores with the assistant's messages lowered, an agent's short lines most, unless asked for."""
     if question.wants_assistant:
         return scores
-    lost = ASSISTANT * pool.having(lambda unit: unit.role == "assistant")
-    held: Scores = scores * (1 - np.where(pool.lines, AGENT_LINE, lost))
+    held: Scores = scores * (1 - np.where(pool.lines, AGENT_LINE, ASSISTANT * pool.is_assistants))
     return held
 
 
@@ -117,17 +112,16 @@ def apply_repeated(scores: Scores, pool: CandidatePool, question: Question) -> S
     """Return the scores with messages lowered that a user sent an agent several times: orders, not statements."""
     if question.wants_assistant or not pool.has_agent:
         return scores
-    times = Counter(unit.text.strip() for unit in pool.candidates if unit.role == USER)
-    again = pool.having(lambda unit: unit.role == USER and times[unit.text.strip()] >= REPEATED)
-    return scores * (1 - AGAIN * again)
+    held: Scores = scores * (1 - AGAIN * (pool.times_sent >= REPEATED))
+    return held
 
 
 def apply_tool_output(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
     """Return the scores with long tool output lowered: among many words some match any question."""
     if question.wants_assistant:
         return scores
-    put_out = pool.having(lambda unit: unit.role in OUTPUT_ROLES) * ~pool.lines
-    return scores * (1 - TOOL_OUTPUT * put_out)
+    held: Scores = scores * (1 - TOOL_OUTPUT * (pool.is_output & ~pool.lines))
+    return held
 
 
 def raise_pinned(scores: Scores, pool: CandidatePool, most: int) -> Scores:

@@ -11,7 +11,7 @@ QUESTION_MARKS = "?\uff1f"
 #: Titles, whose full stop ends no sentence: a name follows.
 _TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof", "St")
 _NO_TITLE = "".join(rf"(?<!\b{title}\.)" for title in _TITLES)
-_SENTENCE_END = re.compile(rf"{_NO_TITLE}(?<=[.!?\uff1f\u3002])\s+|\n+")
+_SENTENCE_END = re.compile(rf"(?<=[.!?\uff1f\u3002]){_NO_TITLE}\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from functools import cache
 
 from store.text.calendars import Calendar, load_calendars
+from store.text.known_texts import KnownTexts
 from store.text.word_rules import stop_words, strip_accents
 
 _WORD = re.compile(r"[^\W\d_]+")
 #: Characters at the beginning of a text that are analysed.
 _BEGINNING = 400
+# The languages of texts that were read lately: that of a question is asked for five times in a recall.
+_KNOWN = KnownTexts[str | None](2048)
 
 
 def detect_language(text: str) -> str | None:
@@ -17,6 +20,10 @@ def detect_language(text: str) -> str | None:
 
     Only languages with a calendar are known; a text in another is taken for one of them, whose rules then find little.
     """
+    return _KNOWN.find(hash(text), lambda: _detect_language(text))
+
+
+def _detect_language(text: str) -> str | None:
     words = frozenset(_WORD.findall(strip_accents(text[:_BEGINNING].lower())))
     known = {code: len(words & common) for code, common in _common_words().items()}
     best = max(known, key=lambda code: known[code])

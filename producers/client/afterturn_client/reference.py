@@ -218,7 +218,7 @@ class Printer:
             when = f"{when} (former)".strip()
         if item.get("fact"):
             return f"[{number}] {text}{f', said {when}' if when else ''}"
-        who = next((str(one) for name in ("name", "role", "source_scope") if (one := item.get(name))), "")
+        who = str(item.get("name") or item.get("role") or item.get("source_scope") or "")
         said = " ".join(filter(None, (escape_line(cut_text(who, LONGEST_NAME)), when)))
         return f"[{number}] {said}: {text}" if said else f"[{number}] {text}"
 
