@@ -208,7 +208,7 @@ ODD_ROWS = (
     ),
     (
         "update agent_memory_unit_t set occurred_start = '0001-01-01' where unit_id = md5('1unit4')::uuid",
-        "occurredStart",
+        "occurred_start",
     ),
     ("update agent_memory_unit_t set metadata = '\"text\"' where unit_id = md5('1unit6')::uuid", "metadata"),
     ("update agent_memory_unit_t set proof_count = null, metadata = '[]' where unit_id = md5('1unit7')::uuid", ""),
