@@ -29,20 +29,23 @@ ADDED_ROWS: Mapping[str, str] = {
     "ledger_t": "host_id = :host and turn_id = cast(:turn as uuid)",
 }
 SESSION = "agent_session_history_t"
+#: What the floor's rows have otherwise. Maintenance summarises no inactive session: its event would take the version of
+#: a row that is yet to be copied.
+CHANGED: Mapping[str, Mapping[str, Any]] = {SESSION: {"active": False}}
 
 COLUMNS = text("""
     select attname from pg_attribute
      where attrelid = cast('afterturn.' || :table as regclass) and attnum > 0 and not attisdropped and attgenerated = ''
      order by attnum""")
 # Copies the rows that must exist before a turn: the bank and its sessions.
-PARENTS = tuple(
-    text(f"""
+PARENTS = {
+    table: text(f"""
     insert into afterturn.{table}
-    select (jsonb_populate_record(t, jsonb_build_object('host_id', cast(:floor as uuid)))).*
+    select (jsonb_populate_record(t, jsonb_build_object('host_id', cast(:floor as uuid)) || cast(:changed as jsonb))).*
       from afterturn.{table} t where t.host_id = :host
     on conflict do nothing""")  # noqa: S608 - one of two names
     for table in ("agent_memory_bank_t", SESSION)
-)
+}
 # Arguments in the order of `_read_rows`.
 BARE = "select pg_temp.bare($1, " + ", ".join(f"${n}" for n in range(2, len(ADDED_ROWS) + 3)) + ")"
 
@@ -71,8 +74,9 @@ class Floors:
     async def adopt(self, host: UUID) -> None:
         """Copy bank and sessions of another host to the floor's host."""
         async with self.ground.owner.begin() as connection:
-            for parents in PARENTS:
-                await connection.execute(parents, {"floor": self.host, "host": host})
+            for table, copy in PARENTS.items():
+                changed = orjson.dumps(CHANGED.get(table, {})).decode()
+                await connection.execute(copy, {"floor": self.host, "host": host, "changed": changed})
 
     async def rows(self, host: UUID, bank: UUID, session: UUID, turns: Sequence[UUID]) -> list[Rows]:
         """Return the rows that were written for turns of one session, as arguments of `write`."""
@@ -87,13 +91,14 @@ class Floors:
             select = text(f"select t from afterturn.{table} t where {which}")  # noqa: S608 - names and conditions above
             named = {name: value for name, value in place.items() if f":{name}" in which}
             records = (await connection.execute(select, named)).scalars()
-            found[table] = [_encode_row(record, self.host) for record in records]
+            changed = {"host_id": self.host, **CHANGED.get(table, {})}
+            found[table] = [_encode_row(record, changed) for record in records]
         return found
 
 
-def _encode_row(record: Mapping[str, Any], host: UUID) -> tuple[Any, ...]:
-    """Return a row as the driver takes it, assigned to another host; the driver takes JSON as text."""
-    row = {**record, "host_id": host}
+def _encode_row(record: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a row as the driver takes it, with other values in some columns; the driver takes JSON as text."""
+    row = {**record, **changed}
     return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in row.values())
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pydantic import SecretStr
@@ -21,11 +22,14 @@ from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.turn_costs import measure_round_trips
+from producers.service.session_summaries import Summariser
 from store.clock import read_machine_time
 from store.connections import create_owner_engine
 from store.database import Database
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
+from store.memory.session_history import SessionHistory
+from store.memory.session_summaries import SessionSummaries, SummaryLimits
 from store.memory.turns import TurnStore
 from tests.deploy.operated import Operated
 from tests.servers import TestPostgres
@@ -77,12 +81,24 @@ async def test_the_floor_writes_the_rows_that_an_append_writes(grounds: BenchSer
     async with open_bench_database(grounds) as here, append._open_floors(here) as (database, floors):
         host = await here.new_host(database)
         acknowledging = await AcknowledgementBench(here, database, floors, host, 2).warmed_up()
+        await acknowledging.rounds(1, 3)
+        await summarise_sessions(database, floors.host)
         taken = await acknowledging.rounds(2, 3)
         assert [len(taken.ours), len(taken.floor)] == [12, 12]
         for table in ("event_store_t", "agent_memory_unit_t", "unit_word_t", "turn_t", "ledger_t"):
             assert await written(here.owner, table, floors.host) > 0
         ours = await sessions(here.owner, host)
         assert await sessions(here.owner, floors.host) == ours
+        summarised = [await summarise_sessions(database, one) for one in (host, floors.host)]
+        assert summarised == [2, 0]
+
+
+async def summarise_sessions(database: Database, host: UUID) -> int:
+    """Summarise a tenant's sessions as maintenance does; return how many were."""
+    summaries, limits = SessionSummaries(database, read_machine_time), SummaryLimits(items=1)
+    summariser = Summariser(summaries, SessionHistory(database, read_machine_time), lambda _host, _bank: limits)
+    due = await summariser.find_due(host, await summaries.list_sessions(host, (UUID(int=0), UUID(int=0))))
+    return sum([(await summariser.summarise(one)).messages > 0 for one in due])
 
 
 async def written(owner: Any, table: str, host: Any) -> int:
