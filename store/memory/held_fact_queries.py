@@ -95,9 +95,10 @@ _STATED = (in_bank(_NAMED), _NAMED.c.fact_id == inline(OWN_NAME), _NAMED.c.valid
 
 
 def _begins_or_ends_with(name: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that the input has the first or the last word of a name."""
+    """Return the condition that the input has the first or the last word of a name; most names are one word."""
     first, last = (func.split_part(name, inline(" "), place) for place in (ONE, inline(-1)))
-    return or_(first == any_(_NAMES), last == any_(_NAMES))
+    is_word = func.strpos(name, inline(" ")) == ZERO
+    return case((is_word, name == any_(_NAMES)), else_=or_(first == any_(_NAMES), last == any_(_NAMES)))
 
 
 def _has_a_name(subject: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -110,12 +111,26 @@ def _has_a_name(subject: ColumnElement[Any]) -> ColumnElement[bool]:
     )
 
 
-def _select_ranked(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
-    """Return the query of these facts by rank, as far as their units are remembered.
+def _rank(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
+    """Return the query of these facts by rank.
 
-    `own`: the speaker's alone, or others' alone; None: both.
+    `own`: the speaker's alone, or others' alone; None: both. The first are sorted alone, and the rest only where they
+    are read: few of a bank's facts are told, and a unit that ended may leave room for others.
     """
-    found = _select_candidates(facts, own=own).cte(_FOUND[own]).prefix_with("materialized")
+    scored = _score_candidates(facts, own=own)
+    order = (
+        scored.c.whose,
+        *(scored.c[name].desc() for name in ("score", "valid_from", "weight", "position", "unit_id")),
+    )
+    in_order, first = select(scored).order_by(*order), _LIMIT + _LIMIT
+    return select(union_all(in_order.limit(first), in_order.offset(first)).subquery())
+
+
+def _score_candidates(facts: FromClause, *, own: bool | None) -> CTE:
+    """Return these facts with `whose` they are, and their `score`."""
+    both = _select_candidates(facts, own=own).subquery("both")
+    told = both.c.fact_id.concat(inline(" ")).concat(both.c.key).concat(inline(" ")).concat(both.c.value)
+    found = select(both, told.label("told")).offset(ZERO).subquery(_FOUND[own])
     is_named = or_(
         found.c.subject == any_(_CALLED),
         _begins_or_ends_with(found.c.subject),
@@ -124,14 +139,12 @@ def _select_ranked(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any,
     whose = case(
         (found.c.subject == any_(_OWN), inline(Whose.OWN)), (is_named, inline(Whose.NAMED)), else_=inline(Whose.OTHERS)
     )
-    score = (found.c.weight + _score_age(found.c.valid_from) + _score_terms(found)).label("score")
-    ranked = select(found, whose.label("whose"), score).subquery("scored")
-    order = (
-        ranked.c.whose,
-        *(ranked.c[name].desc() for name in ("score", "valid_from", "weight", "position", "unit_id")),
+    score = (found.c.weight + _score_age(found.c.valid_from) + _score_terms(found.c.told)).label("score")
+    return (
+        select(*(found.c[one.name] for one in both.c), whose.label("whose"), score)
+        .cte(f"scored_{_FOUND[own]}")
+        .prefix_with("materialized")
     )
-    first = select(ranked).order_by(*order).offset(ZERO).subquery("ranked")
-    return _select_told(first)
 
 
 def _select_candidates(facts: FromClause, *, own: bool | None) -> Select[*tuple[Any, ...]]:
@@ -165,7 +178,7 @@ def _select_candidates(facts: FromClause, *, own: bool | None) -> Select[*tuple[
     rows = select(found) if own else held
     newest_first = (found.c.valid_from.desc(), found.c.position.desc())
     newest = rows.order_by(*newest_first).limit(inline(RANKED)).subquery("held")
-    return select(union_all(select(newest), waiting).subquery("both"))
+    return select(union_all(select(newest), waiting).subquery("read"))
 
 
 def _find_pending() -> CTE:
@@ -196,9 +209,8 @@ def _score_age(valid_from: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((valid_from > bindparam("fresh_from", type_=TIME), left), else_=inline(0))
 
 
-def _score_terms(of: FromClause) -> ColumnElement[Any]:
+def _score_terms(told: ColumnElement[str]) -> ColumnElement[Any]:
     """Return what the terms of the input add that a fact has, wherever in its words."""
-    told = of.c.fact_id.concat(inline(" ")).concat(of.c.key).concat(inline(" ")).concat(of.c.value)
     pattern = func.unnest(_PATTERNS).table_valued(column("pattern", Text)).render_derived("p")
     matched = select(func.count()).select_from(pattern).where(told.like(pattern.c.pattern)).scalar_subquery()
     return case((told.like(any_(_PATTERNS)), _MATCH + _TERM * matched), else_=inline(0))
@@ -280,7 +292,8 @@ def _select_names() -> Select[*tuple[Any, ...]]:
 
 
 NAMES = _select_names()
-OWN, OTHERS = (_select_ranked(FACT.alias("held_fact"), own=own) for own in (True, False))
+_OF_OWN, _OF_OTHERS = (_rank(FACT.alias("held_fact"), own=own) for own in (True, False))
+OWN, OTHERS = (_select_told(ranked.subquery("ranked")) for ranked in (_OF_OWN, _OF_OTHERS))
 # The others are ranked only where the speaker's own facts leave room: rows are read in this order up to the limit.
-RANKED_FACTS = union_all(select(OWN.subquery("own")), select(OTHERS.subquery("others"))).limit(_LIMIT)
-IN_SESSION = _select_ranked(_select_facts_of_session(), own=None)
+RANKED_FACTS = _select_told(union_all(_OF_OWN, _OF_OTHERS).subquery("ranked"))
+IN_SESSION = _select_told(_rank(_select_facts_of_session(), own=None).subquery("ranked"))

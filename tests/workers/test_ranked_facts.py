@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import NullPool
 
 from deploy.lab.bench.recall.filling import PEOPLE
 from store import identity
@@ -106,6 +107,16 @@ async def test_of_equal_facts_the_newest_stands_first(world: World) -> None:
     assert [one.value for one in await read(world, None)] == ["a", "b", "c"]
 
 
+async def test_a_fact_whose_unit_ended_leaves_its_place_to_the_next(world: World) -> None:
+    await world.append()
+    for nth in range(9):
+        await put(world, f"tea {nth}", "L2", f"{0.9 - nth / 100:.2f}")
+    ended = "update afterturn.agent_memory_unit_t set active = false where content = any(:ended)"
+    await world.sql(ended, ended=[f"tea {nth}" for nth in (0, 1, 2, 3, 4, 6)])
+    assert [one.value for one in await read(world, None, most=2)] == ["tea 5", "tea 7"]
+    assert [one.value for one in await read(world, None, most=1)] == ["tea 5"]
+
+
 async def test_a_name_is_told_however_many_facts_were_said_since(world: World) -> None:
     await say(world, "ann", "My name is Alice.")
     await Crew(world).drain()
@@ -179,7 +190,7 @@ async def test_each_of_three_hundred_users_who_share_ten_thousand_facts_is_named
     bank = identity.bank_id(HOST, "default")
     ids = [identity.user_id(HOST, user) for user in users]
     names = [f"Name{nth}" for nth in range(len(users))]
-    async with create_owner_engine(world.postgres.owner_url).connect() as connection:
+    async with create_owner_engine(world.postgres.owner_url, poolclass=NullPool).connect() as connection:
         raw: Any = (await connection.get_raw_connection()).driver_connection
         await raw.execute("select set_config('afterturn.host', $1, false)", str(HOST))
         await raw.execute(PEOPLE, HOST, bank, ids, names, facts, NOON - timedelta(days=30))
