@@ -35,10 +35,10 @@ DIMENSIONS = text("""
           from d where d.dimension is not null)
     select distinct dimension from d where dimension is not null order by 1""")
 # The namespaces with an index over vectors of a dimension (store/derived/vector_indexes.py), and how many of its lists
-# are probed to read about `read` vectors.
+# are probed to read about `read` vectors; a list counts as 180 at least (store/sql/vector_indexes.sql).
 LISTS = text("""
-    select b.bank_id, cast(greatest(1, ceil(l.lists * least(1, cast(:read as float8) / greatest(n.reltuples, 1))))
-                           as int) as lists
+    select b.bank_id, cast(greatest(1, ceil(l.lists * least(
+               1, cast(:read as float8) / greatest(n.reltuples, 180 * l.lists)))) as int) as lists
       from unnest(cast(:banks as uuid[])) b(bank_id)
       join pg_class n on n.oid = to_regclass(format('afterturn.plugin_vector_%s_%s_near',
                                                     replace(cast(b.bank_id as text), '-', ''),

@@ -108,8 +108,8 @@ class RecallSettings(SettingsSection):
         default=18_000,
         ge=1,
         le=1_000_000,
-        description="vectors that a search reads in the nearest lists of the vector index; raise it when `afterturn "
-        "recall-check` finds less than 98 %, at more time a recall",
+        description="most vectors that a search reads in the nearest lists of the vector index; raise it when "
+        "`afterturn recall-check` finds less than 98 %, at more time a recall",
     )
     answer_tokens: int = Field(
         default=2000,

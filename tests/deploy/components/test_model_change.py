@@ -33,7 +33,7 @@ STEMS, ENDS = ("kal", "mor", "ten", "sul", "pim"), ("ba", "do", "ri", "ve", "zu"
 NAMES = [f"{stem}{end}" for stem in STEMS for end in ENDS]
 WORDS = tuple((name,) for name in NAMES)
 #: A bank beyond it is searched by its index, of whose lists enough are read.
-SETTINGS = RecallSettings(exact_units=100, read_units=400)
+SETTINGS = RecallSettings(exact_units=100, read_units=1800)
 COMPLETE = "select complete_at from public.afterturn_generation where generation = :generation"
 
 

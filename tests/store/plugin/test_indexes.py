@@ -41,7 +41,7 @@ from tests.store.conftest import NOON, new_host, rows, settings_of, turn
 NAME = "org:large"
 MEMORIES, GROUPS, DIMENSION = 1000, 40, 2100
 #: Of a namespace beyond it, so many vectors are read.
-SETTINGS = RecallSettings(exact_units=700, read_units=400)
+SETTINGS = RecallSettings(exact_units=700, read_units=3600)
 EXACT = RecallSettings(exact_units=10**9)
 #: One memory of a thousand is a checkpoint; one in fifty is a summary.
 KINDS = ("checkpoint", "summary", "fact")
@@ -269,7 +269,7 @@ async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vect
         await connection.execute(text("analyze"))
     await owner.dispose()
     about = {"kinds": None, "too_many": 1, "terms": ["messag"], "chunks": 64, "characters": 100, "postings": 1000}
-    about |= {"generation": 1, "exact_units": 700, "read_units": 400}
+    about |= {"generation": 1, "exact_units": 700, "read_units": 3600}
     arguments = {"host": large.host, "banks": [large.bank], "now": NOON, **about}
     async with large.database.tenant(large.host, ONE_PLAN) as connection:
         plan = await analyse(connection, READ_WORDS, arguments)
@@ -279,7 +279,7 @@ async def test_what_waits_for_a_vector_is_looked_up_and_not_joined_with_all_vect
 
 async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_found(large: Large) -> None:
     about = {"host": large.host, "banks": [large.bank], "kinds": None, "now": NOON, "terms": ["messag", "500"]}
-    about |= {"chunks": 0, "characters": 100, "generation": 1, "exact_units": 700, "read_units": 400}
+    about |= {"chunks": 0, "characters": 100, "generation": 1, "exact_units": 700, "read_units": 3600}
     for budget, unread in ((MEMORIES, MEMORIES), (MEMORIES + 1, None)):
         async with large.database.tenant(large.host, ONE_PLAN) as connection:
             words = await fetch_rows(connection, READ_WORDS, {**about, "postings": budget})
@@ -288,7 +288,7 @@ async def test_a_common_word_beside_a_rare_one_is_not_read_unless_too_few_are_fo
         scans = [one for one in nodes(plan) if str(one.get("Relation Name")).startswith("posting_")]
         read = sum(one["Actual Loops"] * one["Actual Rows"] for one in scans)
         assert read == (1 if unread else MEMORIES + 1), scans
-    search = large.search(RecallSettings(exact_units=700, read_units=400, postings=MEMORIES), OWN[0])
+    search = large.search(RecallSettings(exact_units=700, read_units=3600, postings=MEMORIES), OWN[0])
     asked = SearchQuery([NAME], [], 10)
     found = (await search.find(large.host, asked, "message 500", by_words=True, pins_first=False)).memories
     assert found[0].content == "message 500"
@@ -302,7 +302,7 @@ async def test_a_search_for_rare_kinds_reads_their_memories_alone(large: Large, 
         await connection.execute(text("analyze afterturn.agent_memory_unit_t"))
     await owner.dispose()
     about = {"kinds": kinds, "too_many": FEW + 1, "terms": ["messag"], "chunks": 0, "characters": 100}
-    about |= {"generation": 1, "exact_units": 700, "read_units": 400}
+    about |= {"generation": 1, "exact_units": 700, "read_units": 3600}
     arguments = {"host": large.host, "banks": [large.bank], "now": NOON, **about}
     async with large.database.tenant(large.host, ONE_PLAN) as connection:
         plan = await analyse(connection, READ_FEW, arguments)
