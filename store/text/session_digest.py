@@ -84,13 +84,24 @@ def read_entry(told: Mapping[str, Any]) -> DigestEntry:
 _SPOKEN = frozenset({"user", "assistant"})
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ENDS = r".!?\u3002\uff1f\uff01"
-# A dot within a word or a number ends no sentence.
-_SENTENCE = re.compile(rf"[^{_ENDS}\n]+(?:[.!?](?=[^\s.!?\"')\]])[^{_ENDS}\n]*)*[{_ENDS}]*")
+_QUOTED = r'"[^"\n]{1,600}"|\u201c[^\u201d\n]{1,600}\u201d|\u201e[^\u201c\n]{1,600}\u201c'
+_TITLE = "|".join(
+    rf"(?<=\b{title})\.(?=\s)" for title in ("Dr", "Mr", "Mrs", "Ms", "Prof", "St", "Nr", "No", "ca", "vs")
+)
+_MONTHS = "januar|j\u00e4nner|februar|m\u00e4rz|april|mai|juni|juli|august|september|oktober|november|dezember"
+# A dot within a word, a number, a title or a German date ends no sentence, and no end within quotation marks does:
+# the rest of what is quoted would stand there as the speaker's own words.
+_SENTENCE = re.compile(
+    rf"(?:[^{_ENDS}\n\"\u201c\u201e]+|{_QUOTED}|[\"\u201c\u201e]|[.!?](?=[^\s.!?\"')\]])|{_TITLE}"
+    rf"|(?<=\d)\.(?=\s(?i:{_MONTHS})\b))+[{_ENDS}]*"
+)
+# What stands whole between quotation marks, and a quoted line, are another's words, or a draft's.
+_IS_QUOTED = re.compile(rf"\s*>.*|\s*(?:{_QUOTED})[\s{_ENDS}]*")
 _QUESTION_ENDS = ("?", "\uff1f", "\u061f")
 _REQUEST = re.compile(
     r"(?:please|can you|could you|would you|will you|i (?:want|need|would like|'d like) you to|help me|tell me"
     r"|show me|let me know|write|make|add|fix|find|list|explain|create|remove|delete|rename|run|check|change|update"
-    r"|book|send|remind me|remember|compare|translate|summari[sz]e|plan|draft|schreib|bitte|peux-tu|por favor)\b",
+    r"|book|send|remind me|remember|compare|translate|summari[sz]e|plan|draft|schreib|bitte|peux-tu|por favor)\b(?!:)",
     re.IGNORECASE,
 )
 _DECIDED = re.compile(
@@ -111,7 +122,8 @@ _OPEN = re.compile(
 )
 _STATED = re.compile(
     r"\b(?:i(?:'m|'ve| am| have| had| was| live| work| moved| like| love| hate| prefer| need| use| own| bought| sold)"
-    r"|my|our|we(?:'re|'ve| are| have| use| moved)|is|are|was|were|has|costs?|means|lives|works|called|named"
+    r"|my|our|we(?:'re|'ve| are| have| use| live| moved)"
+    r"|bin|habe|wohne|lebe|arbeite|mag|is|are|was|were|has|costs?|means|lives|works|called|named"
     r"|ist|sind|hei\u00dft|est|es|\u00e8)\b",
     re.IGNORECASE,
 )
@@ -208,7 +220,8 @@ def _read_message(message: SaidMessage) -> Iterator[DigestEntry]:
 
 def _find_sentences(role: str, text: str) -> Sequence[tuple[DigestKind, int, int]]:
     """Return the first sentences of a text that say something: what each does, where it begins and ends."""
-    sentences = ((match, _trim_sentence(match.group())) for match in _SENTENCE.finditer(text))
+    own = (match for match in _SENTENCE.finditer(text) if _IS_QUOTED.fullmatch(match.group()) is None)
+    sentences = ((match, _trim_sentence(match.group())) for match in own)
     kinds = ((match, _choose_kind(role, told)) for match, told in sentences if len(told) >= SHORTEST)
     found = ((kind, *match.span()) for match, kind in kinds if kind is not None)
     return tuple(islice(found, MOST_OF_MESSAGE))
