@@ -21,9 +21,8 @@ _HAVE_JUST = "(?: have|'ve)?(?: just| recently| finally)?"
 _STOPPED = "(?: have|'ve)?(?: just| recently| finally| now)? (?:stopped|quit|(?:have )?(?:gave|given) up(?: on)?)"
 _LEFT = (
     "(?: have|'ve)?(?: just| recently| finally| now)? (?:(?:left|quit|gave up|lost) my job (?:at|with)"
-    "|(?:stopped|quit) working (?:at|for)|(?:left|quit)(?= (?-i:[A-Z]))|resigned from|(?:was|got|have been"
-    "|been) (?:fired"
-    "|laid off|let go|made redundant|sacked) (?:from|by))"
+    "|(?:stopped|quit|had to (?:stop|quit)) working (?:at|for)|(?:left|quit)(?= (?-i:[A-Z]))|resigned from"
+    "|(?:was|got|have been|been) (?:fired|laid off|let go|made redundant|sacked) (?:from|by))"
 )
 
 
@@ -41,7 +40,7 @@ class _Denial(NamedTuple):
 
 
 _ENDS = cues(
-    " quit| left| gave up| given up| stopped|resigned| fired| laid off| made redundant| sacked| let go"
+    " quit| had to | left| gave up| given up| stopped|resigned| fired| laid off| made redundant| sacked| let go"
     "|moved| sold| used to"
 )
 _PLAIN = (" not ", "n't ", "n\u2019t ", "no longer", "never", " used to")

@@ -103,7 +103,8 @@ _PHRASES = (
         tuple(f"user_{one}" for one in _SPOUSES),
     ),
     _Phrase(
-        f"i{HAVE_JUST} (?:quit|left|lost|resigned from|gave up|given up) my(?: old)? job{_END}",
+        f"i{HAVE_JUST} (?:quit|left|lost|resigned from|gave up|given up|had to (?:quit|leave|give up))"
+        f" my(?: old)? job{_END}",
         (" my job", " my old job"),
         _JOB,
     ),

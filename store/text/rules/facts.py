@@ -76,7 +76,10 @@ _NO_ROLE = re.compile(
 )
 # What is liked or preferred is named, not meant: "I like it", "I like that a lot", "I like to think so".
 _MEANT = re.compile(
-    r"(?:(?-i:it)|him|them|you|us)\b|(?:it|this|that|these|those|him|her|them|you|one|ones|(?:this|that) one|so|both"
+    r"(?:(?-i:it)|him|them|you|us)\b|your [\w-]{2,20}\s*$"
+    r"|(?:the|that|this)(?: (?:first|second|third|last|other|latter|former|next|previous|new|old|shorter|longer))?"
+    r" (?:one|option|version|variant|draft|choice|suggestion|answer|idea)s?\s*$"
+    r"|(?:it|this|that|these|those|him|her|them|you|one|ones|(?:this|that) one|so|both"
     r"|neither|either|all of (?:it|them))"
     r"(?:(?: (?:too|a lot|very much|so much|better|best|more|most|less|here|there|now|already|as well|either|way|anyway"
     r"|though))+)?\s*$|to (?:think|say|believe|imagine|pretend|point out|know|see|ask|thank)\b"

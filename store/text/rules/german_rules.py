@@ -301,7 +301,7 @@ _PHRASES = (
     _Phrase("user_like", f"ich (?:mag|liebe){_VERY}", f"{_NOUNS}{_LIKED}", _GOOD, ends=_split_nouns),
     _Phrase(
         "user_like",
-        f"ich (?:{_DOES})(?: (?:sehr|auch|immer|wirklich))? gerne?",
+        f"(?:ich (?:{_DOES})|(?:{_DOES}) ich)(?: (?:sehr|auch|immer|wirklich))? gerne?",
         f"{_NOUNS}{_LIKED}",
         (" gern",),
         ends=_split_nouns,
@@ -398,7 +398,7 @@ GERMAN_DENIALS = tuple(_build_rule(one) for one in _PHRASES if one.denies)
 _NO_THING = (
     "(?!(?:das|dies\\w{0,2}|den|die|der|dem|es|was|wen|wie|warum|wann|wo|wer|da|dann|dort|hier|heute|gestern|jetzt"
     "|eigentlich|manchmal|nat\u00fcrlich|trotzdem|leider|sonst|deshalb|oft|meist|meistens|immer|nie|noch|auch|nur|so|mehr"
-    "|am|im|ihn|sie|dich|euch|ihnen|dir|beides|beide|alles|nichts|etwas|vieles|besonders|fr\u00fcher|seitdem|inzwischen"
+    "|oma|opa|mama|papa|mutti|vati|mutter|vater|am|im|ihn|sie|dich|euch|ihnen|dir|beides|beide|alles|nichts|etwas|vieles|besonders|fr\u00fcher|seitdem|inzwischen"
     "|\\w{3,12}tags|morgens|abends|mittags|nachts|vormittags|nachmittags|gern|gerne|au\u00dferdem|vielleicht)\\b)"
 )
 _FIRST = rf"(?:(?<![^\n])|(?<=[.!?,;]\x20))(?P<value>{_NO_THING}{_CAPITAL}[\w-]{{2,30}})"

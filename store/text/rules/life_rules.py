@@ -113,7 +113,9 @@ _THE_JOB = (
 )
 #: The same of somebody who says that it is so now: "the tech lead now".
 _THE_JOB_NOW = rf"the(?: (?:{_KINDS})){{0,4}} (?:{_JOBS})(?=\s*(?:[.,!;)\n]|$)| now\b(?! in\b))"
-_A_JOB = cues("i'm a|i\u2019m a|i am a|as a|now a|still a|currently a|actually a|already a|just a")
+_A_JOB = cues(
+    "i'm a|i\u2019m a|i am a|as a|now a|still a|currently a|actually a|already a|just a|ve been a|have been a"
+)
 _NEW_JOB = (
     f"(?:i{HAVE_JUST}|{BEGINS}(?:just|recently|finally)?) ?(?:got|gotten|found|landed|accepted|taken|took|started"
     f"|begun|began)"
@@ -355,7 +357,10 @@ def _build_german_family() -> tuple[Rule, ...]:
     """Return the rules for names beside a relation in German: "meine Frau Monika", "einen Hund, der heißt Waldi"."""
     animals = frozenset(word for word, named in GERMAN_RELATIONS.items() if named in word_list("people", "animal"))
     people = frozenset(GERMAN_RELATIONS) - animals
-    mine, have = "(?:mein|unser)e?[mnrs]?(?: \\w{3,12}e[mnrs]?)?", "(?:ich habe|wir haben)(?: auch| noch| jetzt)?"
+    mine, have = (
+        "(?:mein|unser)e?[mnrs]?(?: \\w{3,12}e[mnrs]?)?",
+        "(?:ich habe|wir haben)(?: auch| noch| jetzt)?",
+    )
     one, called = r"eine?n?(?: \w{3,12}e[mnrs]?)?", "hei(?:\u00df|ss)t"
     name = r"(?-i:[A-Z\u00c4\u00d6\u00dc])[\w-]{1,24}"
     words = tuple(GERMAN_RELATIONS)
@@ -536,7 +541,10 @@ LIFE_RULES = (
         needs=("i'm the", "i am the"),
     ),
     Rule(
-        compile_phrase(f"{_I_AM}{_NOW}(?: working as)?(?= an? )"),
+        compile_phrase(
+            f"{_I_AM}{_NOW}(?: working as)?(?= an? )"
+            f"|i(?:'ve| have) been(?= {JOB} (?:for (?:\\w+|over \\w+) years|since)\\b)"
+        ),
         "user_job",
         "job",
         "is",
