@@ -4,13 +4,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 from afterturn_client import Afterturn, RetryPolicy
-from afterturn_client.message_times import read_time
+from afterturn_client.message_times import local_times_of, read_time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -52,6 +53,12 @@ def ingest_command(
         str | None,
         typer.Option(metavar="TIME", help="When a recorded meeting began, such as 2026-05-24T10:00:00+02:00."),
     ] = None,
+    zone: Annotated[
+        str,
+        typer.Option(
+            metavar="ZONE", help="Time zone of times without an offset or with its abbreviation, such as Asia/Kolkata."
+        ),
+    ] = "UTC",
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to keep retrying while the service does not answer.")
     ] = PATIENCE_S,
@@ -69,16 +76,16 @@ def ingest_command(
     `--began`, the file's name or its title; the history of Aider, Markdown exports of Cursor and SpecStory; and
     transcripts, `Name: text` a line. A file in no known form is refused (exit 2). A bad line is reported with its
     number and the rest goes on (exit 1). Turns are named by their message's id or text: a
-    longer export stores what is new. Times without a zone are taken as UTC. WhatsApp's 01/02/2026 is read as the file
-    shows (a day above 12, the order of its messages); a file that shows nothing is refused until `--dates` tells. A
-    file becomes a document that its turns name. With `--format document`, a plain-text or Markdown file is taken in
+    longer export stores what is new. Times without a zone are those of `--zone`. WhatsApp's 01/02/2026 is read as the
+    file shows (a day above 12, the order of its messages); a file that shows nothing is refused until `--dates` tells.
+    A file becomes a document that its turns name. With `--format document`, a plain-text or Markdown file is taken in
     whole and cut into units.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
-    recorded = _read_beginning(began)
     stack = find_running_stack(data)
-    with _open_source(file) as stream:
+    with local_times_of(_read_zone(zone)), _open_source(file) as stream:
+        recorded = _read_beginning(began)
         found = form or _detect_format(file, stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # each stream has it
         with (
             create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client,
@@ -101,6 +108,14 @@ def _read_beginning(told: str | None) -> datetime | None:
     if told is not None and at is None:
         raise exit_with("--began: not a time that can be read; write it as 2026-05-24T10:00:00+02:00", 2)
     return at
+
+
+def _read_zone(name: str) -> tzinfo:
+    """Return the time zone of a name; exits 2 where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, ZoneInfoNotFoundError):
+        raise exit_with("--zone: not a known time zone; write its name as Europe/Berlin or Asia/Kolkata", 2) from None
 
 
 def _detect_format(file: str, head: bytes) -> Format:

@@ -8,10 +8,11 @@ messages would go back in time. A file that decides nothing is refused, and `--d
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import BinaryIO
 
+from afterturn_client.message_times import place_local
 from afterturn_client.turns import Message, NewTurn
 
 from deploy.cli.bounded_lines import read_lines
@@ -126,9 +127,9 @@ def begins_as_whatsapp(lines: Sequence[str]) -> bool:
 def parse_whatsapp(stream: BinaryIO, session: str, longest: int, dates: DateOrder | None = None) -> Iterator[Parsed]:
     """Yield each message as a turn; a line without a date goes on with the message before it.
 
-    Times have no zone, and are taken as UTC. Lines that tell of the group (who joined, encryption) are left out, and so
-    is what the program writes in the place of a picture, a file or a deleted message. A file whose dates have two
-    meanings, of which neither `dates` nor the file itself chooses one, is Unrecognised.
+    Times have no zone: they are local (`local_times_of`). Lines that tell of the group (who joined, encryption) are
+    left out, and so is what the program writes in the place of a picture, a file or a deleted message. A file whose
+    dates have two meanings, of which neither `dates` nor the file itself chooses one, is Unrecognised.
     """
     found: list[_Found] = []
     for line in read_lines(stream, longest):
@@ -238,6 +239,7 @@ def _build_time(one: _Found, *, is_month_first: bool) -> datetime | None:
     if year in _BUDDHIST_YEARS:
         year -= _BUDDHIST_ERA
     try:
-        return datetime(year if year >= _CENTURY // 20 else _CENTURY + year, month, day, *one.clock, tzinfo=UTC)
-    except ValueError:
+        year = year if year >= _CENTURY // 20 else _CENTURY + year
+        return place_local(datetime(year, month, day, *one.clock))  # noqa: DTZ001 - local
+    except (OverflowError, ValueError):
         return None

@@ -2,6 +2,7 @@
 
 import json
 from typing import Annotated, Any, TypeVar
+from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 import orjson
@@ -78,7 +79,11 @@ def _refuse_constant(_name: str) -> None:
 
 
 def read_parameters(request: Request, model: type[P]) -> P:
-    """Return the query's parameters. Raises Invalid for unknown, repeated and invalid ones."""
+    """Return the query's parameters. Raises Invalid for unknown, repeated and invalid ones, and what is no UTF-8."""
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        raise Invalid(FieldProblem("query", "is not percent-encoded UTF-8")) from None
     given = request.query_params.multi_items()
     if len({name for name, _ in given}) < len(given):
         raise Invalid(FieldProblem("query", "a parameter is given more than once"))

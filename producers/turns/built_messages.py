@@ -25,7 +25,7 @@ ROLE_PROBLEM = (
 )
 TIME_PROBLEM = (
     "is no time that can be read: RFC 3339, or an epoch number of seconds or milliseconds (IST, BST and the like name "
-    "several zones: write +05:30); leave it out where none is known"
+    "several zones: write +05:30, or import with --zone); leave it out where none is known"
 )
 
 

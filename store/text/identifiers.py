@@ -52,7 +52,7 @@ _COUNT = re.compile(
 )
 _MARKED = re.compile(r"(?=.*\d)(?=.*\D)|.*\w_\w|--|.*/")
 _CAMEL = re.compile(r"[a-z]{2,}(?:[A-Z][a-z]+)+")
-_DOTTED, _SENTENCES = re.compile(r"\w{2,}(?:[.@]\w{2,})+"), re.compile(r"[a-z]\.[A-Z]")
+_DOTTED, _SENTENCES = re.compile(r"(?:\w{2,}|[\w.+-]++@\w[\w-]*+)(?:[.@]\w{2,})+"), re.compile(r"[a-z]\.[A-Z]")
 _PATH = re.compile(r"~|\.|/|.*/.*/|.*[._-]|[\d/]+$")
 _VERSION, _NUMBERS = re.compile(r"v(?=\d+\.\d)"), re.compile(r"\d+(?:\.\d+)+")
 _LETTERED, _HASH = re.compile(r"[a-z]+(?=\d+$)"), re.compile(rf"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{{HASH},64}}")

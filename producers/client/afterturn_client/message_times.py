@@ -1,8 +1,10 @@
-"""Finds the time at which a message was said, in the forms of many programs. Pure."""
+"""Finds the time at which a message was said, in the forms of many programs. Pure but for `local_times_of`."""
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -62,16 +64,19 @@ _DAY_NAME = r"(?:(?:mon|tue|wed|thu|fri|sat|sun|die|mit|don|fre|sam|son)[a-z]*\.
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?(?:\s*(?P<half>[ap])\.?m\.?)?"
 #: Hours from UTC of abbreviations that RFC 5322 defines, or that mean one zone alone (not `IST`, `BST`).
 _ABBREVIATIONS = {
-    name: int(hours)
+    name: timedelta(hours=float(hours))
     for name, _, hours in (
         told.partition("=")
         for told in """
         est=-5 edt=-4 cst=-6 cdt=-5 mst=-7 mdt=-6 pst=-8 pdt=-7 wet=0 west=1 cet=1 cest=2 mez=1 mesz=2 eet=2 eest=3
-        msk=3 sast=2 sgt=8 hkt=8 jst=9 kst=9 aest=10 aedt=11 nzst=12 nzdt=13
+        akst=-9 akdt=-8 hst=-10 msk=3 sast=2 eat=3 pkt=5 npt=5.75 wib=7 sgt=8 hkt=8 awst=8 jst=9 kst=9 acst=9.5
+        acdt=10.5 aest=10 aedt=11 nzst=12 nzdt=13
         """.split()  # noqa: SIM905 - a list of them would have a line for each
     )
 }
-_ZONE = rf"(?P<utc>utc|gmt|z)?\s*(?:(?P<offset>[+-]\d\d:?\d\d)|(?P<zone>{'|'.join(_ABBREVIATIONS)}))?"
+_ZONE = r"(?P<utc>utc|gmt|z)?\s*(?:(?P<offset>[+-]\d\d:?\d\d)|(?P<zone>[a-z]{2,5}))?"
+#: The zone of times that tell none.
+_LOCAL: ContextVar[tzinfo] = ContextVar("local", default=UTC)
 #: A day that can be read in one way alone: its month has a name, its year stands first, or full stops are in it.
 _DAY = (
     r"(?:(?P<d1>\d{1,2})(?:st|nd|rd|th|\.)?[\s/-]+(?P<m1>[^\W\d_]{3,10})\.?,?[\s/-]+(?P<y1>\d{4})"
@@ -91,10 +96,26 @@ _LONGEST_TOLD = 100
 _END_OF_DAY = (24, 0, 0)
 
 
+@contextmanager
+def local_times_of(zone: tzinfo) -> Iterator[None]:
+    """Read times without an offset as those of a zone, and its own abbreviations (`IST` of Asia/Kolkata), within it."""
+    before = _LOCAL.set(zone)
+    try:
+        yield
+    finally:
+        _LOCAL.reset(before)
+
+
+def place_local(at: datetime) -> datetime:
+    """Return a time without an offset in UTC, as one of the zone of `local_times_of`. Raises OverflowError."""
+    return at.replace(tzinfo=_LOCAL.get()).astimezone(UTC)
+
+
 def find_moment(message: Mapping[str, Any]) -> datetime | None:
     """Return the message's time in UTC; None where it has none that can be read.
 
-    A time without an offset is taken as UTC. Numbers are seconds, milliseconds, microseconds or nanoseconds by size.
+    A time without an offset is one of UTC, or of the zone of `local_times_of`. Numbers are seconds, milliseconds,
+    microseconds or nanoseconds by size.
     """
     places = [message, *(one for name in _BESIDE if isinstance(one := message.get(name), Mapping))]
     for place in places:
@@ -156,7 +177,7 @@ def _read_numbers(value: Sequence[Any]) -> datetime | None:
         return None
     try:
         year, month, day, hour, minute, second = (*value, 0, 0, 0)[:6]
-        return _within_range(datetime(year, month, day, hour, minute, second, tzinfo=UTC))
+        return _within_range(place_local(datetime(year, month, day, hour, minute, second)))  # noqa: DTZ001 - local
     except (OverflowError, ValueError):
         return None
 
@@ -167,7 +188,7 @@ def _read_text(text: str) -> datetime | None:
     except ValueError:
         return _read_told(text)
     try:
-        return _within_range(read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC))
+        return _within_range(place_local(read) if read.tzinfo is None else read.astimezone(UTC))
     except OverflowError:
         return None
 
@@ -184,20 +205,26 @@ def _read_told(text: str) -> datetime | None:
     if found["half"]:
         hour = hour % 12 + (12 if found["half"] in "pP" else 0)
     is_end_of_day = (hour, minute, second) == _END_OF_DAY
-    zone = timedelta(hours=_ABBREVIATIONS[found["zone"].lower()]) if found["zone"] else _read_offset(found["offset"])
     try:
-        at = datetime(
-            int(year),
-            _read_month(month),
-            int(day),
-            0 if is_end_of_day else hour,
-            minute,
-            second,
-            tzinfo=UTC if found["utc"] or found["offset"] or not found["region"] else ZoneInfo(found["region"]),
+        moment = datetime(  # noqa: DTZ001 - its zone is told below
+            int(year), _read_month(month), int(day), 0 if is_end_of_day else hour, minute, second
         )
-        return _within_range(at.astimezone(UTC) - zone + timedelta(days=is_end_of_day))
+        at = _place_told(moment, found)
+        return None if at is None else _within_range(at + timedelta(days=is_end_of_day))
     except (OSError, OverflowError, ValueError, ZoneInfoNotFoundError):
         return None
+
+
+def _place_told(at: datetime, found: re.Match[str]) -> datetime | None:
+    """Return the time in UTC by the zone that a text tells; None for an abbreviation that means several zones."""
+    if found["zone"]:
+        if place_local(at).astimezone(_LOCAL.get()).strftime("%Z").lower() == found["zone"].lower():
+            return place_local(at)
+        offset = _ABBREVIATIONS.get(found["zone"].lower())
+        return None if offset is None else at.replace(tzinfo=UTC) - offset
+    if found["utc"] or found["offset"]:
+        return at.replace(tzinfo=UTC) - _read_offset(found["offset"])
+    return at.replace(tzinfo=ZoneInfo(found["region"])).astimezone(UTC) if found["region"] else place_local(at)
 
 
 def _read_month(told: str) -> int:

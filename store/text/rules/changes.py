@@ -44,7 +44,7 @@ from store.text.rules.told_values import (
     read_new_value,
     read_stated_value,
 )
-from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, is_count, is_name, tell_kind
+from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, is_count, is_name, tell_kind, tell_kind_of
 from store.text.terms import analyse_text
 
 #: Most characters of a text, words of a sentence and sentences of a text that are read: what is longer tells a story.
@@ -206,7 +206,14 @@ _SENTENCE_END = re.compile(
     r"|(?<=\n)\n*)"
 )
 _WORD = re.compile(r"\w+")
-_TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019-]*\w)?|,")
+_TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019@/-]*\w)?|,")
+# What a sentence begins with and does not say; those of them that correct: "No, the retro is on Thursday".
+_CORRECTING = frozenset({"no", "nope", "sorry", "oops", "update", "nein", "nee", "ups"})
+_INTERJECTIONS = (
+    _CORRECTING
+    | {"wait", "oh", "ok", "okay", "well", "hm", "hmm", "ah", "btw", "fyi", "yes", "yeah"}
+    | {*("hey", "hi", "ach", "ja", "also", "hallo", "moin")}
+)
 # Words and phrases of sentences that do not state how things are now.
 _UNSURE = frozenset(
     {"if", "unless", "whether", "would", "could", "might", "maybe", "perhaps", "probably", "should", "wish", "hope"}
@@ -271,6 +278,8 @@ _PHRASES = (*_STRONG, *_WEAK, *_ENDS, *_TAKES_BACK)
 _DROPPED_OF_NEGATED = _DROPPED | {"not", "never", "do", "does"} | _CEASES
 _SELF = frozenset({"i", "me", "my", "mine", "we", "us", "our", "ours"})
 _PRONOUNS = frozenset({"i", "we", "you", "he", "she", "they", "it"})
+# Kinds of values that only people and animals have.
+_OF_PERSONS = frozenset({"job", "trait"})
 # What these mean, another sentence tells.
 _POINTING = frozenset({"it", "this", "that", "these", "those", "there"})
 _FOREIGN = (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}), frozenset({"they", "them", "their"}))
@@ -476,6 +485,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
     if len(tokens) < SOME:
         return None
     lows, names = _expand_contractions(tokens)
+    lows, names, corrects = _drop_interjections(lows, names)
     if german := is_german(lows):
         lows, names = turn_german(lows, names)
     taken, change, told, ended, came = list[str](), Change.NONE, None, False, False
@@ -494,7 +504,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         told = told or (read_now_chosen(lows) if change else None)
         lows, names = turn_cleft(lows, names)
     lows, names, role = turn_role(*turn_named(lows, names))
-    change = max(change, Change.WEAK) if role else change
+    change = max(change, Change.WEAK) if role or corrects else change
     negated = ended or "not" in lows or "never" in lows
     if negated:
         lows, names = _first_clause(lows, names)
@@ -516,6 +526,15 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
         came,
         german=german,
     )
+
+
+def _drop_interjections(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
+    """Return a sentence without what it begins with ("No, ..."), and whether that corrects what was said before."""
+    corrects = False
+    while len(lows) >= 2 * SOME and lows[1] == "," and lows[0] in _INTERJECTIONS:
+        corrects = corrects or lows[0] in _CORRECTING
+        lows, names = lows[SOME:], [False, *names[SOME + 1 :]]
+    return lows, names, corrects
 
 
 def _find_not_so(lows: Sequence[str]) -> int:
@@ -788,9 +807,11 @@ def _gives_other_value(new: Sentence, old: Sentence) -> bool:
         return False
     opening, ending = new.words[:before], new.words[len(new.words) - after :]
     placed = [[word for word in value[1:] if word in PLACED] for value in (mine, other)]
-    if placed[0] != placed[1] or not _POINTING.isdisjoint(opening[:1]):
+    subject = opening[-2] if len(opening) >= SOME and opening[-1] in _COPULAS else ""
+    kinds = tell_kind_of(subject, new, before, mine), tell_kind_of(subject, old, before, other)
+    apart = kinds[0] != kinds[1] and not _OF_PERSONS.isdisjoint(kinds)
+    if apart or placed[0] != placed[1] or not _POINTING.isdisjoint(opening[:1]):
         return False
-    kinds = tell_kind(new, before, mine), tell_kind(old, before, other)
     if new.change is Change.STRONG:
         first = not opening and is_name(new, before, mine) and len(ending) >= SOME
         stated = first or _has_verb(opening) or _is_order(new, opening)
@@ -800,7 +821,7 @@ def _gives_other_value(new: Sentence, old: Sentence) -> bool:
     where = where and (not ending or kinds[0] == "name")
     if not (where or _has_verb(opening)) or kinds[0] != kinds[1]:
         return False
-    if new.change is Change.WEAK:
+    if new.change is Change.WEAK and kinds[0] != "trait":
         return _is_now_other(opening, mine, other, ending, kinds[0])
     return _has_one_value(opening, kinds[0])
 

@@ -25,6 +25,7 @@ _MEANS: Mapping[str, str] = MappingProxyType(
             *(
                 ("now", "jetzt nun inzwischen mittlerweile erst"),
                 ("instead", "stattdessen"),
+                ("actually", "doch"),
                 ("not", "nicht kein keine keinen"),
             ),
             *(("and", "und"), ("or", "oder"), ("but", "aber"), ("also", "auch"), ("still", "noch weiterhin")),

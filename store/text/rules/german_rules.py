@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from store.text.rules.gazetteer import name_list
+from store.text.rules.gazetteer import name_list, word_list
 from store.text.rules.model import Tier
-from store.text.rules.rule import Rule, ValueShape, compile_phrase, compile_value
+from store.text.rules.rule import Rule, ValueShape, any_of, compile_phrase, compile_value
 from store.text.rules.vocabulary import is_given_name, is_word, known_places
 
 _CAPITAL = "(?-i:[A-Z\u00c4\u00d6\u00dc])"
@@ -46,13 +46,9 @@ _JOB = (
 )
 # What people are by profession, perhaps as the end of a word: "Grundschullehrerin".
 _PROFESSION = (
-    rf"(?P<value>(?={_CAPITAL})\w{{0,20}}(?:(?:lehrer|ingenieur|entwickler|programmierer|pfleger|verk\u00e4ufer|berater"
-    "|designer|manager|architekt|apotheker|b\u00e4cker|kellner|mechaniker|elektriker|schreiner|tischler|fris\u00f6r|friseur"
-    "|physiker|chemiker|informatiker|mathematiker|journalist|redakteur|\u00fcbersetzer|dolmetscher|musiker|schauspieler"
-    "|fotograf|polizist|buchhalter|psycholog|therapeut|erzieher|g\u00e4rtner|pilot|dozent|wissenschaftler|sozialarbeiter"
-    "|konditor|notar|optiker|handwerker|busfahrer|taxifahrer|lokf\u00fchrer)(?:in)?"
-    "|anwalt|anw\u00e4ltin|arzt|\u00e4rztin|koch|k\u00f6chin|krankenschwester|hebamme|kaufmann|kauffrau|psychologe|biologe"
-    rf"|biologin)(?![\w-]))(?={_STOP}| (?:bei|in|und|seit|aber|f\u00fcr|an|im|am|weil|mehr)\b)"
+    rf"(?P<value>(?={_CAPITAL})\w{{0,20}}(?:(?:{any_of(word_list('job', 'german'))})(?:in)?"
+    rf"|{any_of(word_list('job', 'german_whole'))})(?![\w-]))"
+    rf"(?={_STOP}| (?:bei|in|und|seit|aber|f\u00fcr|an|im|am|weil|mehr)\b)"
 )
 # "am 4. Februar", "am 4.2.": the window of a day ends no sooner than its line, so that its dots are no end.
 _MONTHS = "januar|j\u00e4nner|februar|m\u00e4rz|april|mai|juni|juli|august|september|oktober|november|dezember"

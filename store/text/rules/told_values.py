@@ -9,7 +9,7 @@ from itertools import takewhile
 from types import MappingProxyType
 
 from store.text.rules.gazetteer import word_groups, word_list
-from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, Worded, is_count, is_counted, tell_kind
+from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, Worded, is_count, is_counted, tell_kind_of
 from store.text.terms import analyse_text
 
 
@@ -129,7 +129,7 @@ def is_other_value(new: ToldValue, old: ToldValue) -> bool:
     """Return whether two values are of one kind, differ, and are given to one subject."""
     if not (_have_one_subject(new, old) and _names_unit_of(new, old) and _names_unit_of(old, new)):
         return False
-    if (new.kind == old.kind and new.kind in COUNTED) or _are_places(new, old):
+    if (new.kind == old.kind and new.kind in COUNTED | {"job"}) or _are_places(new, old):
         mine, other = (
             {word for word in one.value if new.kind not in COUNTED or is_counted(word)} for one in (new, old)
         )
@@ -186,7 +186,8 @@ def _build_value(sentence: Worded, subject: Sequence[str], at: int) -> ToldValue
     value = tuple(takewhile(lambda word: word not in _BEHIND_VALUE, sentence.words[begins:]))
     if not value:
         return None
-    kind = tell_kind(sentence, begins, value)
+    is_said = begins == at and sentence.words[at - 1] in _COPULAS
+    kind = tell_kind_of(named[-1] if is_said else "", sentence, begins, value)
     return ToldValue(_list_terms(named), value, kind, begins > at)
 
 

@@ -431,6 +431,15 @@ def test_a_file_of_whatsapp_with_two_readings_is_refused_until_its_dates_are_tol
     assert len(stacked.double.turns) == 2
 
 
+def test_times_of_a_file_that_tells_no_zone_are_of_the_one_that_is_given(stacked: Stacked) -> None:
+    file = stacked.write("chat.txt", "13/02/2026, 20:16 - Kim: hello\n13/07/2026, 20:16 - Bo: good morning\n")
+    assert stacked.ingest(file, "--zone", "Europe/Berlin").exit_code == 0
+    told = {json.loads(body)["messages"][0]["timestamp"] for _at, body in stacked.double.turns.values()}
+    assert told == {"2026-02-13T19:16:00Z", "2026-07-13T18:16:00Z"}
+    refused = stacked.ingest(file, "--zone", "Berlin")
+    assert (refused.exit_code, "Europe/Berlin" in refused.stderr) == (2, True)
+
+
 def test_a_file_in_utf_16_is_taken_in_and_an_archive_is_refused_by_its_name(stacked: Stacked) -> None:
     counts, status = stacked.counted(stacked.write("turns.jsonl", lines(3).encode("utf-16")))
     assert (counts["accepted"], counts["bad_lines"], status) == (3, [], 0)

@@ -235,7 +235,9 @@ async def test_an_unknown_turn_is_not_found(ana: Tenant) -> None:
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize("query", ["?bnak=x", "?bank=a&bank=b", "?bank=", "?bank=" + "x" * 257])
+@pytest.mark.parametrize(
+    "query", ["?bnak=x", "?bank=a&bank=b", "?bank=", "?bank=" + "x" * 257, "?bank=%ff", "?bank=%ed%a0%80"]
+)
 async def test_wrong_parameters_are_refused(ana: Tenant, query: str) -> None:
     assert (await ana.http.get(f"{TURNS}/monday/1{query}")).status_code == 422
 

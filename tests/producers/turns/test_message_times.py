@@ -3,9 +3,10 @@
 import time
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
-from afterturn_client.message_times import find_moment, find_unreadable_time, read_time
+from afterturn_client.message_times import find_moment, find_unreadable_time, local_times_of, read_time
 from pydantic_core import PydanticCustomError
 
 from producers.service.fields import parse_moment
@@ -80,6 +81,31 @@ def test_every_form_of_a_time_is_the_same_time(value: Any) -> None:
 )
 def test_what_is_no_time_is_none(value: Any) -> None:
     assert read_time(value) is None
+
+
+@each_row(
+    "zone, value, hour",
+    [
+        *(("Asia/Kolkata", f"2023-05-24 10:00:00{told}", (4, 30)) for told in (" IST", "")),
+        *(("Asia/Jerusalem", f"2023-02-24 10:00{told}", (8, 0)) for told in (" IST", "")),
+        *(("Europe/London", f"24 May 2023 10:00{told}", (9, 0)) for told in (" BST", "")),
+        ("Asia/Shanghai", "2023-05-24 10:00 CST", (2, 0)),
+        ("America/New_York", "2023-05-24 10:00 CST", (16, 0)),
+        ("America/New_York", "2023-05-24T10:00:00", (14, 0)),
+        ("America/New_York", "2023-01-24T10:00:00", (15, 0)),
+        ("America/New_York", [2023, 5, 24, 10], (14, 0)),
+        ("Australia/Adelaide", "2023-05-24 10:00 ACST", (0, 30)),
+        *(("Europe/Berlin", told, (10, 0)) for told in ("2023-05-24T10:00Z", "2023-05-24 10:00 UTC", SECONDS)),
+        *(("Europe/Berlin", told, None) for told in ("2023-05-24 10:00 IST", "2023-05-24 10:00 BST")),
+    ],
+)
+def test_a_local_time_and_its_abbreviation_are_of_the_zone_that_was_told(
+    zone: str, value: Any, hour: tuple[int, int] | None
+) -> None:
+    with local_times_of(ZoneInfo(zone)):
+        at = read_time(value)
+    assert (at and (at.hour, at.minute)) == hour
+    assert read_time("2023-05-24 10:00") == AT
 
 
 @each_row("value", ["2023-05-23T24:00:00Z", "2023-05-23 24:00", "Tue, 23 May 2023 24:00:00 +0000"])
