@@ -17,9 +17,11 @@ from afterturn_client.contract.recall import NO_EVIDENCE, About, Evidence
 from numpy.typing import NDArray
 
 from store.recall.asked_facts import find_asked_facts
+from store.recall.dense_arm import DenseArm
 from store.recall.fusion import Ranking
 from store.recall.pool import CandidatePool
 from store.recall.question import Question
+from store.recall.rules import BY_PLACE
 from store.recall.settings import EvidenceSettings
 
 #: Mean length of a bank's units, in words, up to which its floor is that of the settings, and what is added to the
@@ -35,19 +37,30 @@ def weigh_evidence(
     settings: EvidenceSettings,
     *,
     mean_length: float,
+    is_understood: bool = True,
 ) -> Evidence:
     """Return the flags of a ranked pool.
 
     `named` are the speakers of the bank whom the question names; `mean_length` is that of the bank's units, in words.
+    `is_understood`: the model understands the question's language. Else texts in it are all near to each other, and
+    only what another arm found as well is evidence.
     """
     if not len(pool):
         return NO_EVIDENCE
     floor = settings.agent_floor if pool.is_agents else settings.floor
     floor += LONGER * math.log(max(1.0, mean_length / BRIEF))
     says_something = any(len(word) > 1 for word in question.words) or find_asked_facts(question.text) is not None
-    on_topic = ranking.judged.max() >= floor and says_something
+    judged = ranking.judged if is_understood else ranking.judged[_find_spoken_for(ranking)]
+    on_topic = judged.max(initial=0.0) >= floor and says_something
     about = _judge_speaker(ranking.judged, pool, named, settings.margin)
     return Evidence(top=float(ranking.before_pins.max()), on_topic=bool(on_topic), about=about)
+
+
+def _find_spoken_for(ranking: Ranking) -> NDArray[np.bool_]:
+    """Return which units an arm scored by more than their meaning, and by more than their place in the bank."""
+    scores = [raw for name, raw in ranking.arms.items() if name not in BY_PLACE | {DenseArm.name}]
+    found: NDArray[np.bool_] = np.sum([np.zeros(len(ranking.judged)), *scores], axis=0) > 0
+    return found
 
 
 def _judge_speaker(

@@ -18,6 +18,7 @@ from store.recall.settings import RecallSettings
 from store.recall.state import BegunQuestion, RecallState
 from store.recall.tail import BACKLOG, UnembeddedText, select_affordable, select_urgent
 from store.recall.vector_writeback import VectorWriteback
+from store.text.language_detection import detect_language
 from store.text.terms import split_words
 
 #: The embedder's name in `degraded` of an answer, and in metrics.
@@ -87,13 +88,16 @@ class QuestionEmbedder:
     def phrase(self, state: RecallState, embedder: Embedder) -> None:
         """Put a prepared question for the model; work that was begun on another text ends.
 
-        Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`).
+        Of a question in a script that the model cannot read, words alone count (`RecallState.is_read`). Of one in a
+        language that it does not understand, words alone are evidence (`RecallState.is_understood`).
         """
         text, begun = state.question.text, state.begun
         names = find_asked_people(state.question, state.speakers)
         state.phrased = put_in_first_person(text, names)
         can_read = getattr(embedder, "can_read", None)  # of what `ReadsSomeScripts` says: a protocol is slow to ask for
         state.is_read = can_read is None or can_read(state.phrased)
+        is_english = detect_language(text) in {"en", None}
+        state.is_understood = is_english or getattr(embedder, "understands", None) != "english"
         if begun is None:
             return
         # A word that preparation replaced is another name of a speaker, or a misspelt one.

@@ -76,7 +76,15 @@ async def rank_pool(
     items = await _build_items(database, state, ranked, later, places)
     named = find_named_speakers(state.question, state.speakers)
     length = state.statistics.mean_length
-    flags = weigh_evidence(ranked.ranking, pool, state.question, named, state.settings.evidence, mean_length=length)
+    flags = weigh_evidence(
+        ranked.ranking,
+        pool,
+        state.question,
+        named,
+        state.settings.evidence,
+        mean_length=length,
+        is_understood=state.is_understood,
+    )
     return items, flags
 
 

@@ -90,10 +90,10 @@ class RecallState:
     moment.
 
     `QuestionEmbedder.begin` sets `begun`. `phrase` puts the question for the model (`phrased`) and says whether the
-    model knows its script (`is_read`). `embed` (`is_embedded`) fills its `vector`, of the model's `generation` (None
-    after a failure), and begins to embed the fresh texts: `tail_embedding` fills `tail_vectors`. `query_arms` fills
-    `found`, each arm's result by its name, and `nearest`, the cosines of the stored units that the dense arm found.
-    `counting` counts very many undone rows meanwhile.
+    model knows its script (`is_read`) and its language (`is_understood`). `embed` (`is_embedded`) fills its `vector`,
+    of the model's `generation` (None after a failure), and begins to embed the fresh texts: `tail_embedding` fills
+    `tail_vectors`. `query_arms` fills `found`, each arm's result by its name, and `nearest`, the cosines of the stored
+    units that the dense arm found. `counting` counts very many undone rows meanwhile.
     `degraded` names the parts that failed, `characters` counts the text of candidates.
     """
 
@@ -128,6 +128,7 @@ class RecallState:
     is_embedded: bool = False
     vector: NDArray[np.float32] | None = field(default=None, repr=False)
     is_read: bool = True
+    is_understood: bool = True
     tail_vectors: Mapping[UUID, NDArray[np.float32]] = field(default_factory=dict, repr=False)
     tail_embedding: asyncio.Task[None] | None = field(default=None, repr=False)
     counting: asyncio.Task[Freshness] | None = field(default=None, repr=False)

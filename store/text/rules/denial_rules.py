@@ -160,7 +160,8 @@ _DENIALS = (
     _Denial(
         "user_allergy",
         "allergy",
-        f"(?:{_AM_NOT}|i'm no longer|i am no longer|i stopped being|i outgrew being)(?: very| severely"
+        f"(?:{_AM_NOT}|i'm no longer|i am no longer|i stopped being|i outgrew being"
+        "|i've never been|i have never been|never been)(?: very| severely"
         f"| badly)? allergic to",
         "{who} has no allergy to {value}.",
         needs=("allergic",),

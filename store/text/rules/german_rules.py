@@ -115,7 +115,11 @@ def _name_diet(said: str) -> tuple[str]:
     return (_DIETS[said.casefold()],)
 
 
-_FIGURATIVE = re.compile(r"(?:heit|keit|idioten|l\u00fcgner|l\u00fcgen)\Z", re.IGNORECASE)
+_FIGURATIVE = re.compile(
+    r"(?:heit|keit|idioten|l\u00fcgner|l\u00fcgen|(?:mon|diens|donners|frei|sams|sonn)tage?|meetings?|besprechungen"
+    r"|ausreden|aufstehen|arbeit|stress|hektik|l\u00e4rm|drama|politik|excel|jira|smalltalk|hausaufgaben|putzen|aufr\u00e4umen)\Z",
+    re.IGNORECASE,
+)
 _BETWEEN = re.compile(r",? (?:und|oder|sowie) |, ")
 
 
@@ -231,7 +235,7 @@ _PHRASES = (
     ),
     _Phrase(
         "user_allergy",
-        "ich bin(?: gar| doch| jetzt)? nicht(?: mehr)? allergisch (?:gegen|auf)",
+        "ich (?:bin(?: gar| doch| jetzt)? nicht(?: mehr)?|(?:bin|war) (?:noch )?nie) allergisch (?:gegen|auf)",
         _NOUNS,
         ("allergisch",),
         denies=True,

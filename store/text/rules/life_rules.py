@@ -148,7 +148,8 @@ _EMPLOYERS = "|".join(
 _NO_EMPLOYER = (
     "a living|a (?:snail|glacial|slow|steady|high|fast|good)|a (?:while|cause|pittance|change)|an? (?:hour|day"
     "|week|month"
-    "|year)|the (?:money|moment|day|week|weekend|rest|sake|love|benefit|future|best|most|highest|lowest)"
+    "|year)|(?:full|warp|light|lightning|top) speed"
+    "|the (?:speed|money|moment|day|week|weekend|rest|sake|love|benefit|future|best|most|highest|lowest)"
 )
 
 CONDITIONS = (
@@ -167,7 +168,8 @@ ALLERGY = (
 # "I'm allergic to Mondays" is no allergy.
 _FIGURATIVE = (
     "(?:everything|anything|nothing|mondays?|meetings?|work|working|bull\\w+|bs|stupid\\w*|drama|nonsense|mornings?"
-    "|fun|exercise|commitment"
+    "|fun|exercise|commitment|excuses?|yaml|java(?:script)?|php|jira|excel|powerpoint|spreadsheets?|deadlines?|cardio"
+    "|adulting|capitalism|politics|responsibility"
     "|effort|housework"
     "|idiots?|small talk|bureaucracy|people|lies|liars|you|him|her|them|it|this|that|failure|losing|hard work)\\b"
 )

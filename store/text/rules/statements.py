@@ -223,6 +223,16 @@ _SARCASTIC = re.compile(
     re.IGNORECASE,
 )
 _LOVES = re.compile(r"i (?:\w{2,10} ){0,2}(?:love|enjoy|like|adore)\b|ich (?:liebe|mag)\b", re.IGNORECASE)
+# "Test data: I live in Bonn, I work at Aldi", "as the customer: ...": all of it is of somebody made up.
+_SCOPED = re.compile(
+    r"\W*(?:(?:the |my |our |an? |some )?(?:test|sample|dummy|mock|fake|demo|seed|placeholder|fictional|fictitious"
+    r"|made-?up|imaginary|invented) (?:data|user|bio|profile|text|person|persona|customer|account|input|record"
+    r"|prompt)s?|(?:(?:user|buyer|test) )?personas?|as the (?:customer|user|client|buyer|caller|guest|visitor|shopper"
+    r"|tester|character)|for (?:the|an?|our|my|this) (?:test|demo|example|sample|mock|fake|fictional|play|role|game"
+    r"|story|sketch|exercise)(?: \w{1,16}){0,2}|(?:test|beispiel|muster)(?:daten|profil|nutzer|person|text|kunde)"
+    r"|f\u00fcr (?:den|das|die|einen?) (?:test|demo|beispiel|rolle|spiel|\u00fcbung|geschichte))\s*:",
+    re.IGNORECASE,
+)
 _EXAMPLE_LENGTH = 24
 _EXAMPLE = re.compile(
     r"\b(?:such as|as in|for example|for instance|e\.g\.|(?:sentence|phrase|statement|line)s? like)[\s:,]*$",
@@ -260,11 +270,20 @@ def is_stated(text: str, start: int, value: int, end: int) -> bool:
 
 def _is_meant_otherwise(before: str, text: str, start: int) -> bool:
     """Return whether the words before a clause make it another's, an example, or the opposite of what it says."""
+    if _SCOPED.match(before) or _stands_below_scope(text[max(0, start - _AROUND) : start]):
+        return True
     if _GOVERNED_ELSEWHERE.search(before) or _EXAMPLE.search(text[max(0, start - _EXAMPLE_LENGTH) : start]):
         return True
     if _NOT_YET.search(before) and _PRESENT.match(text, start):
         return True
     return _SARCASTIC.search(before) is not None and _LOVES.match(text, start) is not None
+
+
+def _stands_below_scope(before: str) -> bool:
+    """Return whether the paragraph begins with a line such as "Test data:" alone."""
+    paragraph = before.rpartition("\n\n")[2]
+    scope = _SCOPED.match(paragraph)
+    return scope is not None and paragraph[scope.end() :].lstrip(" \t").startswith("\n")
 
 
 _ENDED = re.compile(

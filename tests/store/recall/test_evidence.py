@@ -48,6 +48,22 @@ def test_the_best_score_and_the_speakers_margin_decide(
     assert _weigh(scores, pool_of(units), named) == expected
 
 
+@each_row("found, on_topic", [([0.0, 0.2], True), ([0.2, 0.0], False), ([0.0, 0.0], False)])
+def test_in_a_language_that_the_model_does_not_understand_meaning_alone_is_no_evidence(
+    found: list[float], *, on_topic: bool
+) -> None:
+    units = [candidate(n, "Die Heizung wurde repariert.", "s") for n in range(2)]
+    scores = np.array([0.1, 0.9])
+    arms = {"dense": scores, "lexical": np.array(found)}
+    ranking = Ranking(range(2), scores, scores, arms, {})
+    question = parse_question("Wie hoch ist der Mount Everest?")
+    for is_understood in (True, False):
+        told = weigh_evidence(
+            ranking, pool_of(units), question, (), SETTINGS, mean_length=8.0, is_understood=is_understood
+        )
+        assert told.on_topic is (is_understood or on_topic)
+
+
 @pytest.mark.parametrize(
     "speakers, kept",
     [
@@ -164,5 +180,7 @@ async def test_an_answer_says_that_the_bundled_model_understands_english_alone(m
     await memory.say("Der Zug hat Verspätung.")
     memory.recaller = Recaller(memory.database, model, memory.settings)
     assert (await memory.ask("Was ist mit dem Zug?")).evidence.understands == "english"
+    assert (await memory.ask("Wann fährt der Zug?")).evidence.on_topic
+    assert not (await memory.ask("Wie hoch ist der Mount Everest?")).evidence.on_topic
     memory.recaller = None  # an embedder that does not say what its model understands
     assert (await memory.ask("Was ist mit dem Zug?")).evidence.understands is None
