@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from afterturn_client.moments import format_utc
+from afterturn_client.moments import format_utc, parse_zoned
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -103,7 +103,7 @@ def parse_time(text: str) -> datetime:
     """Return the instant of an RFC 3339 text, to the microsecond. Raises ValueError for anything else."""
     if not _RFC3339.fullmatch(text):
         raise ValueError("must be a time in RFC 3339, 2026-11-05T10:00:00Z")
-    return datetime.fromisoformat(text.upper())
+    return parse_zoned(text)
 
 
 def _check_name(name: str) -> str:

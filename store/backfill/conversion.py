@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from afterturn_client.moments import parse_zoned
 from sqlalchemy import Column, ColumnElement, MetaData, Table, Uuid, func
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -19,7 +20,6 @@ from store import identity
 from store.errors import InvalidEvent
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
-from store.log.event_data import parse_time
 from store.tenancy.banks import RUNTIME, bank_created_fields
 from store.tenancy.spaces import Space
 from store.text.redaction import Redaction, redact_secrets
@@ -116,7 +116,7 @@ def parse_times(row: Row) -> Row:
 
 def _parse_time(name: str, text: str) -> datetime:
     try:
-        return parse_time(text)
+        return parse_zoned(text)
     except ValueError:
         raise InvalidEvent(f"{name}: a time that the log does not take") from None
 
@@ -252,7 +252,7 @@ def _is_time(value: Any) -> bool:
     if value == "":
         return True
     try:
-        parse_time(value)
+        parse_zoned(value)
     except (AttributeError, ValueError):
         return False
     return True

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 import orjson
-from afterturn_client.moments import parse_zoned
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -39,17 +38,8 @@ LEVELS = DEPTH_LIMIT + 3
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Version = Annotated[int, Field(ge=0, lt=2**63)]
-#: The times that an event may tell: their day, and those beside it, exist in every time zone.
-EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
-Time = Annotated[AwareDatetime, Field(ge=EARLIEST, lt=LATEST)]
-
-
-def parse_time(text: str) -> datetime:
-    """Return the time of an ISO 8601 text with an offset. Raises ValueError for one that no event may tell."""
-    moment = parse_zoned(text)
-    if not EARLIEST <= moment < LATEST:
-        raise ValueError("no time of an event")
-    return moment
+#: The times that UTC has, in which they are read.
+Time = Annotated[AwareDatetime, Field(ge=datetime.min.replace(tzinfo=UTC), le=datetime.max.replace(tzinfo=UTC))]
 
 
 class EventData(BaseModel):

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.moments import parse_zoned
+
 from store.errors import InvalidEvent
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, ID_FIELDS, EventType, aggregate_id, parse_event_data
-from store.log.event_data import parse_time
 
 #: Where the service's own events come from; the log keeps another source beside the event.
 SOURCE = "/afterturn"
@@ -168,9 +169,9 @@ def _parse_id(given: str) -> tuple[UUID, str]:
 
 def _read_time(line: Mapping[str, Any]) -> datetime:
     try:
-        return parse_time(str(line["time"]))
+        return parse_zoned(str(line["time"]))
     except (KeyError, ValueError):
-        raise UnreadableEvent("time: must be RFC 3339 with its offset, of a year from 2 to 9998") from None
+        raise UnreadableEvent("time: must be RFC 3339 with its offset, of the years 1 to 9999 in UTC") from None
 
 
 def _read_version(line: Mapping[str, Any], data: Mapping[str, Any]) -> int:

@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from afterturn_client.moments import parse_zoned
+
 from store.backfill.conversion import BANK, TABLES, TIMES, BankPlace, Row, SourceTable, convert_row, place_bank
 from store.errors import InvalidEvent, SnapshotRefused
 from store.identity import digest_name
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType
-from store.log.event_data import parse_time
 from store.snapshot.events import UnreadableEvent, build_cloud_event, read_event
 from store.snapshot.policy import Fate, find_policy
 from store.snapshot.portal_document import PortalItem
@@ -247,7 +248,7 @@ def _parse_row(source: SourceTable, told: Mapping[str, Any]) -> Row:
         raise ValueError
     for name in TIMES & row.keys():
         if row[name] is not None:
-            row[name] = parse_time(str(row[name]))
+            row[name] = parse_zoned(str(row[name]))
     row["aggregate_version"] = int(row["aggregate_version"] or 1)
     return row
 

@@ -207,7 +207,7 @@ ODD_ROWS = (
         "mentioned_at",
     ),
     (
-        "update agent_memory_unit_t set occurred_start = '0001-01-01' where unit_id = md5('1unit4')::uuid",
+        "update agent_memory_unit_t set occurred_start = '0001-01-01 00:00+14' where unit_id = md5('1unit4')::uuid",
         "occurred_start",
     ),
     ("update agent_memory_unit_t set metadata = '\"text\"' where unit_id = md5('1unit6')::uuid", "metadata"),

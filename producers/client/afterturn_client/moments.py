@@ -4,10 +4,17 @@ from datetime import UTC, datetime
 
 
 def parse_zoned(text: str) -> datetime:
-    """Return the moment of an ISO 8601 text with an offset. Raises ValueError, for one without an offset too."""
+    """Return the moment of an ISO 8601 text with an offset.
+
+    Raises ValueError, also for one without an offset, and for one that UTC has in no year from 1 to 9999.
+    """
     moment = datetime.fromisoformat(text.upper())
     if moment.tzinfo is None:
         raise ValueError("no offset")
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("no time of UTC") from None
     return moment
 
 

@@ -375,6 +375,17 @@ async def test_a_long_body_is_read_and_a_long_answer_written_off_the_event_loop(
     assert off_loop == [False, True, False, True]
 
 
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+async def test_an_end_that_utc_has_in_no_year_is_refused(store: InMemory, end: str) -> None:
+    async with asking(store) as client:
+        put = await client.put("/v1/namespaces/team:a", json={"kind": "team", "expires_at": end})
+        assert (put.status_code, put.json()["code"]) == (400, "bad_request")
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        assert (
+            await client.post("/v1/namespaces/team:a/memories", json=MEMORY | {"expires_at": end})
+        ).status_code == 400
+
+
 async def test_what_is_wrong_is_named_and_not_repeated(store: InMemory) -> None:
     async with asking(store) as client:
         await client.put("/v1/namespaces/team:a", json={"kind": "team"})
