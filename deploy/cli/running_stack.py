@@ -13,6 +13,7 @@ from afterturn_client import (
     BadRequestError,
     InvalidArgumentError,
     InvalidRequestError,
+    NotFoundError,
     PermissionDeniedError,
     RetryPolicy,
     UnauthenticatedError,
@@ -35,6 +36,10 @@ KEY_SETTING = f"the setting client.key ({KEY_VARIABLE})"
 
 #: Errors of a request that a running service refused as wrong or not allowed.
 _USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
+#: What is said of a unit or turn that is not found.
+_WHERE_TO_LOOK = (
+    "if it is in another bank, name it with --bank; `afterturn banks list` and `units list` show what there is"
+)
 
 
 def find_running_stack(data: Path | None, config: Path | None = None) -> Stack:
@@ -182,6 +187,8 @@ def exit_on_api_error(stack: Stack) -> Iterator[None]:
         raise exit_with(f"{stack.api} does not know the key that {where} holds; ask its operator for one", 2) from None
     except _USAGE_ERRORS as error:
         raise exit_with(f"the service refused: {error}", 2) from None
+    except NotFoundError as error:
+        raise exit_with(f"the service refused: {error}; {_WHERE_TO_LOOK}", 1) from None
     except ApiError as error:
         raise exit_with(f"the service refused: {error}", 1) from None
     except AfterturnError as error:

@@ -121,6 +121,15 @@ def test_a_unit_that_changed_meanwhile_ends_with_one(data: Path, double: NativeD
     assert "another writer wrote that version" in result.stderr
 
 
+def test_what_is_not_found_may_be_in_another_bank(data: Path, double: NativeDouble) -> None:
+    double.before = lambda _seen: JSONResponse(refusal("NOT_FOUND", "no such unit"), 404)
+    for words in (["show", UNIT], ["forget", UNIT, "--yes"], ["correct", UNIT, "x"]):
+        result = run(data, *words)
+        assert result.exit_code == 1
+        assert "no such unit" in result.stderr
+        assert "--bank" in result.stderr
+
+
 def test_nothing_is_forgotten_unless_it_was_said_beforehand(server: Loopback, data: Path) -> None:
     assert run(data, "forget", UNIT).exit_code == 2
     assert server.seen == []
