@@ -11,6 +11,7 @@ from store.text.rules.dates import find_dates
 from store.text.rules.denial_rules import DENIALS
 from store.text.rules.fact_rules import OWN_NAME, RULES
 from store.text.rules.gazetteer import name_list
+from store.text.rules.german_rules import GERMAN_VALUE_FIRST, GERMAN_VALUE_FIRST_SIGNS
 from store.text.rules.introductions import find_introductions
 from store.text.rules.life_rules import GERMAN_RELATIONS
 from store.text.rules.low_values import find_low_employer, find_low_name, find_low_place
@@ -147,7 +148,8 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
 def _find_inverse(message: MessageText, ordinal: int, said: str) -> list[ExtractedFact]:
     """Return the facts whose value stands before their phrase: "Dune is my favourite book", "Tom is my boss"."""
     found = list[ExtractedFact]()
-    for rule, opening in VALUE_FIRST:
+    german = GERMAN_VALUE_FIRST if GERMAN_VALUE_FIRST_SIGNS.search(said) else ()
+    for rule, opening in (*VALUE_FIRST, *german):
         for match in islice(opening.finditer(said), MOST_OPENINGS):
             start, end = match.span("value")
             if rule.shape in _NAMED and not _may_be_named(rule, said[start:end]):

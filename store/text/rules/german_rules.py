@@ -418,4 +418,4 @@ GERMAN_VALUE_FIRST = (
     ),
 )
 #: What a text with such a clause has.
-GERMAN_VALUE_FIRST_SIGNS = f"\\b(?:mag|liebe|hasse|{_DOES}) ich\\b"
+GERMAN_VALUE_FIRST_SIGNS = re.compile(f"\\b(?:mag|liebe|hasse|{_DOES}) ich\\b", re.IGNORECASE)

@@ -365,10 +365,9 @@ def _build_german_family() -> tuple[Rule, ...]:
     )
     one, called = r"eine?n?(?: \w{3,12}e[mnrs]?)?", "hei(?:\u00df|ss)t"
     name = r"(?-i:[A-Z\u00c4\u00d6\u00dc])[\w-]{1,24}"
-    words = tuple(GERMAN_RELATIONS)
 
     def build(opening: str, value: str, *, given: bool = False) -> Rule:
-        rule = _name_family(opening, *words)
+        rule = _name_family(opening, "mein", "unser", "ich habe", "wir haben")
         return replace(rule, shape=ValueShape.ANY, pattern=compile_value(value), ends=_name_given if given else None)
 
     relation = f"(?P<relation>{any_of(frozenset(GERMAN_RELATIONS))})"

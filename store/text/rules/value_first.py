@@ -4,7 +4,7 @@ import re
 
 from store.text.rules.denial_rules import DENIALS
 from store.text.rules.fact_rules import RULES
-from store.text.rules.german_rules import GERMAN_VALUE_FIRST, GERMAN_VALUE_FIRST_SIGNS
+from store.text.rules.german_rules import GERMAN_VALUE_FIRST_SIGNS
 from store.text.rules.life_rules import RELATIONS
 from store.text.rules.rule import Rule, compile_value
 
@@ -18,7 +18,7 @@ def _rule_of(fact_id: str, *, denies: bool = False) -> Rule:
 VALUE_FIRST_SIGNS = re.compile(
     r"\bis (?:\w{2,10} ){0,2}(?:my|our) |\bcall \w[\w ]{1,30} home\b|\bis (?:not |no longer )?where (?:i|we|i'm"
     r"|we're)\b"
-    rf"|{GERMAN_VALUE_FIRST_SIGNS}"
+    rf"|{GERMAN_VALUE_FIRST_SIGNS.pattern}"
     r"|\b(?:is|are|isn['\u2019]?t|aren['\u2019]?t|['\u2019]s) (?:\w{2,10} ){0,3}(?:my|for me)\b",
     re.IGNORECASE,
 )
@@ -54,7 +54,6 @@ _ANY_MORE = r"[^.!?,;\n]{1,30} any ?(?:more|longer)\b"
 _AT_ALL = "(?: at all| tbh| honestly| to be honest| i'm afraid)?"
 #: Rules, and the patterns of clauses that state their facts with the value in front.
 VALUE_FIRST = (
-    *GERMAN_VALUE_FIRST,
     *(
         (_rule_of(kind), compile_value(f"{_CLAUSE}{_NAMED_PLACE} is(?: still| now)? where (?:{says}){_CLAUSE_END}"))
         for kind, says in _WHERE
