@@ -100,6 +100,7 @@ class Recaller:
         arms = [arm for arm in self._arms if arm.name not in query.without]
         self._question_embedder.begin(state, model)
         try:
+            await asyncio.sleep(0)  # the model's thread begins now, not when the database is first waited for
             pool = await self._search(state, arms, model)
             if pool is None:
                 return RecallAnswer((), state.freshness, state.steps.milliseconds(), bank_known=False)
@@ -164,7 +165,7 @@ class Recaller:
             return None
         self._question_embedder.phrase(state, model)
         await query_arms(connection, [arm for arm in arms if not arm.needs_vector], state, apart=False)
-        if state.begun is None or not state.begun.is_done:
+        if state.begun is None or not await state.begun.has_ended():
             return None
         await self._embed(state, model)
         if (settings := _choose_settings(state)) is not ONE_PLAN:

@@ -26,6 +26,8 @@ from store.text.times import TimeSpan
 
 #: Mean length of a bank's units, in words, before the projection stage has counted them.
 DEFAULT_MEAN_LENGTH = 12.0
+#: Rounds of the event loop in which a thread's result reaches a future, and then the task that awaits it.
+ROUNDS = 2
 _USUAL_RETENTION = FactRetention()
 _UNREAD, _UNCOUNTED = UNWRITTEN, Statistics(1, DEFAULT_MEAN_LENGTH, {})
 
@@ -67,9 +69,15 @@ class BegunQuestion:
     text: str | None = field(default=None, repr=False)
     work: "asyncio.Task[NDArray[np.float32] | str] | None" = None
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing waits for the model."""
+    async def has_ended(self) -> bool:
+        """Return whether nothing waits for the model.
+
+        What its thread has found ends the work two rounds of the event loop later, so these are awaited: without them
+        every second recall began a second transaction, at a twentieth of its processor time.
+        """
+        for _ in range(ROUNDS):
+            if self.work is not None and not self.work.done():
+                await asyncio.sleep(0)
         return self.work is not None and self.work.done()
 
 

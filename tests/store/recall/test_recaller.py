@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS, Recaller
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
-from store.recall.state import RecallState
+from store.recall.state import BegunQuestion, RecallState
 from tests.generations import add_retired, make_generation_live
 from tests.patience import until
 from tests.store.conftest import NOON, explain, new_host, rows
@@ -189,6 +190,19 @@ async def test_no_transaction_waits_for_a_question_that_is_embedded_beside_it(me
     ended.set()
     assert [(one.text, one.arms[0]) for one in (await asked).items] == [("hello", "dense")]
     assert len(lent) == 2
+
+
+async def test_what_the_models_thread_has_found_is_taken_before_another_transaction_is_begun() -> None:
+    in_thread = Future[str]()
+
+    async def embed() -> str:
+        return await asyncio.wrap_future(in_thread)
+
+    begun = BegunQuestion(frozenset(), work=asyncio.create_task(embed()))
+    assert not await begun.has_ended()
+    in_thread.set_result("embedding: late")
+    assert not begun.work or not begun.work.done()
+    assert await begun.has_ended()
 
 
 @pytest.mark.parametrize("settings", [ONE_PLAN, {"enable_sort": "off", "ivfflat.probes": "2"}])
