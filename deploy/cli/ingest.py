@@ -56,7 +56,9 @@ def ingest_command(
     zone: Annotated[
         str,
         typer.Option(
-            metavar="ZONE", help="Time zone of times without an offset or with its abbreviation, such as Asia/Kolkata."
+            metavar="ZONE",
+            help="Time zone of times without an offset or with its abbreviation, such as Asia/Kolkata. Give a longer "
+            "export the same one: with another, its messages are stored once more.",
         ),
     ] = "UTC",
     patience: Annotated[
