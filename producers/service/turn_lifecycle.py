@@ -54,6 +54,7 @@ from producers.turns.requests import (
 )
 from store.errors import StoreError
 from store.identity import user_id
+from store.memory.held_facts import HoldingFact
 from store.memory.session_history import KeptMessage, RecentHistory, WantedFacts
 from store.memory.turns import NewMessage, NewTurn
 from store.off_loop import Steps, run_off_loop, run_steps_off_loop
@@ -140,7 +141,7 @@ class TurnLifecycle:
         limits = self._memory.of(grant.host_id, bank)
         (found, fresh), session = await self._read_all(grant, bank, body, query)
         kept = session.kept
-        others = await self._name_others(grant, bank, body, found.items)
+        others = await self._name_others(grant, bank, body, found.items, session.facts)
 
         def assemble() -> Steps[dict[str, Any]]:
             later = LaterMessages.of(session)
@@ -231,7 +232,12 @@ class TurnLifecycle:
         return session
 
     async def _name_others(
-        self, grant: Grant, bank: str, body: BeforeTurnBody, found: Sequence[Recalled]
+        self,
+        grant: Grant,
+        bank: str,
+        body: BeforeTurnBody,
+        found: Sequence[Recalled],
+        facts: Sequence[HoldingFact],
     ) -> Mapping[UUID, str]:
         """Return what other users than the speaker are called whose turns hold some of these units."""
         host, speaker = grant.host_id, resolve_speaker(grant, body.user_id)
@@ -239,7 +245,10 @@ class TurnLifecycle:
         others = {one.user_id for one in found if one.user_id is not None and one.user_id not in known}
         if not others:
             return {}
-        names = await self._dependencies.turns.sessions.names_of(host, bank, sorted(others))
+        told = {one.owner: one.subject for one in facts if one.subject}
+        names = {other: told[str(other)] for other in others if str(other) in told}
+        if unknown := sorted(others - names.keys()):
+            names |= await self._dependencies.turns.sessions.names_of(host, bank, unknown)
         return names if speaker is None else {other: names.get(other, OTHER_USER) for other in others}
 
     def _is_within_session(self, body: BeforeTurnBody) -> bool:

@@ -38,7 +38,7 @@ class HoldingFact:
     """A valid fact; `confidence` is the text of its event.
 
     `subject` is the name of the person that it is about; None where no name is known. `statement` is the fact as a
-    sentence, which begins with that name or "The user".
+    sentence, which begins with that name or "The user". `owner` is the subject in the store: a user's id, or a name.
     """
 
     fact_id: str
@@ -50,6 +50,7 @@ class HoldingFact:
     confidence: str | None
     said_at: datetime
     statement: str = field(repr=False)
+    owner: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ def _build_fact(row: DriverRow, waiting: SaidFact | None, names: Mapping[str, st
             confidence=row.confidence,
             said_at=row.valid_from,
             statement=row.content,
+            owner=row.subject,
         )
     fact = waiting.fact
     return HoldingFact(
@@ -193,4 +195,5 @@ def _build_fact(row: DriverRow, waiting: SaidFact | None, names: Mapping[str, st
         confidence=f"{fact.confidence:g}",
         said_at=waiting.said_at,
         statement=fact.statement,
+        owner=row.subject,
     )

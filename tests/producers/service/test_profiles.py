@@ -386,7 +386,10 @@ async def test_what_another_user_said_is_told_a_turn_as_that_users(quiet: World)
     told = re.sub(r"\[\d+\] | 12:00:", "", answer["input_items"][1]["content"][0]["text"]).split("\n")
     assert {"Ben cats eat everything", "another user cats and dogs sleep", "user cats purr"} <= {*told}
     assert "home changed: Leeds (2026-03-01), then York (2026-03-01). Ben moved to York." in told
+    await say(ana, "My name is Cleo.", user_id="u-cleo")  # no worker has read it
+    soon = (await ana.http.post("/api/v1/turns/before", json=body)).json()
+    assert "Cleo 12:00: cats and dogs sleep" in soon["input_items"][1]["content"][0]["text"]
     nobody = (await ana.http.post("/api/v1/turns/before", json={**body, "user_id": None})).json()
-    assert ": cats and dogs sleep" in nobody["input_items"][1]["content"][0]["text"]
+    assert "Cleo 12:00: cats and dogs sleep" in nobody["input_items"][1]["content"][0]["text"]
     assert "another user" not in nobody["input_items"][1]["content"][0]["text"]
     await ana.http.aclose()
