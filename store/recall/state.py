@@ -73,7 +73,7 @@ class BegunQuestion:
         """Return whether nothing waits for the model.
 
         What its thread has found ends the work two rounds of the event loop later, so these are awaited: without them
-        every second recall began a second transaction, at a twentieth of its processor time.
+        every second recall began a second transaction.
         """
         for _ in range(ROUNDS):
             if self.work is not None and not self.work.done():
