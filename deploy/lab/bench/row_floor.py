@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import orjson
 from pgvector.asyncpg import register_vector
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -27,6 +26,12 @@ NOT_OF_A_WRITE = LEFT_OUT - {"ledger_t"} | {"call_audit_t"}
 
 # The id of the current transaction: rows written later have this xmin or a greater one.
 CURRENT_TRANSACTION = text("select pg_current_xact_id()::text::bigint")
+# The columns of a table as they are read: JSON as text, which the driver takes.
+READ_COLUMNS = text("""
+    select case atttypid when 'jsonb'::regtype then format('%1$I::text as %1$I', attname) else quote_ident(attname) end
+      from pg_attribute
+     where attrelid = cast('afterturn.' || :table as regclass) and attnum > 0 and not attisdropped and attgenerated = ''
+     order by attnum""")
 # The foreign keys of a table, which `create table ... (like ...)` does not copy.
 FOREIGN_KEYS = text("""
     select pg_get_constraintdef(oid) from pg_constraint
@@ -62,9 +67,7 @@ async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRo
         for table in tables:
             columns = await _make_table(connection, ground.name, table)
             await driver.execute(_build_older_rows_query(ground.name, table, columns, since), source)
-            rows = [
-                _encode_row(one) for one in await driver.fetch(_build_newer_rows_query(table, columns, since), source)
-            ]
+            rows = await _read_newer_rows(connection, table, source, since)
             before = time.process_time() + read_cpu_seconds(backend)
             await driver.copy_records_to_table(table, schema_name=ground.name, columns=columns, records=rows)
             spent += time.process_time() + read_cpu_seconds(backend) - before
@@ -87,9 +90,8 @@ async def time_bare_writes(ground: BenchDatabase, source: UUID, since: int, writ
             if table in NOT_OF_A_WRITE:
                 continue
             columns = await _make_table(connection, ground.name, table)
-            found = await driver.fetch(_build_newer_rows_query(table, columns, since), source)
-            if found:
-                rows[table] = columns, [_encode_row(one) for one in found]
+            if found := await _read_newer_rows(connection, table, source, since):
+                rows[table] = columns, found
         await connection.commit()
         try:
             return [await _time_share(driver, ground.name, rows, nth, writes) for nth in range(writes)]
@@ -124,10 +126,11 @@ def _build_older_rows_query(schema: str, table: str, columns: Sequence[str], sin
                 where host_id = $1 and xmin::text::bigint < {since}"""  # noqa: S608 - the catalog's names
 
 
-def _build_newer_rows_query(table: str, columns: Sequence[str], since: int) -> str:
-    names = ", ".join(f'"{column}"' for column in columns)
-    return f"select {names} from afterturn.{table} where host_id = $1 and xmin::text::bigint >= {since}"  # noqa: S608 - the catalog's names
-
-
-def _encode_row(record: Any) -> tuple[Any, ...]:
-    return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in record.values())
+async def _read_newer_rows(
+    connection: AsyncConnection, table: str, source: UUID, since: int
+) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of the host `source` since a mark, as COPY takes them."""
+    names = ", ".join((await connection.execute(READ_COLUMNS, {"table": table})).scalars())
+    query = f"select {names} from afterturn.{table} where host_id = $1 and xmin::text::bigint >= {since}"  # noqa: S608 - the catalog's names
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    return [tuple(row) for row in await driver.fetch(query, source)]

@@ -43,7 +43,7 @@ class RecallProbe:
     """Asks the banks of one host; recall and the floor share embedder and connection pool."""
 
     def __init__(self, database: Database, embedder: Embedder, settings: RecallSettings, host: UUID) -> None:
-        self._database, self._embedder, self._settings, self._host = database, embedder, settings, host
+        self._database, self.embedder, self._settings, self._host = database, embedder, settings, host
         self._recaller = Recaller(database, embedder, settings)
 
     async def understood(self, bank: str, text: str) -> BenchQuestion:
@@ -55,7 +55,7 @@ class RecallProbe:
             query=RecallQuery(bank, text),
             question=question,
             settings=self._settings,
-            generation=self._embedder.generation,
+            generation=self.embedder.generation,
             now=datetime.now(UTC),
         )
         async with self._database.tenant(self._host) as connection:
@@ -71,17 +71,17 @@ class RecallProbe:
 
     async def floor(self, question: BenchQuestion) -> None:
         """Run the floor: embed the question, read the postings of its terms and the nearest vectors."""
-        vector = (await self._embedder.embed([question.text]))[0]
+        vector = (await self.embedder.embed([question.text]))[0]
         bank = {"host": self._host, "bank": identity.bank_id(self._host, question.bank)}
         words = {**bank, "terms": list(question.terms), "postings": self._settings.postings}
         near = {
             **bank,
-            "generation": self._embedder.generation,
+            "generation": self.embedder.generation,
             "vector": vector,
             "candidates": self._settings.candidates,
             **({"looked_at": self._settings.candidates} if question.lists else {}),
         }
-        vectors = IndexedVectors(self._embedder.generation, len(vector))
+        vectors = IndexedVectors(self.embedder.generation, len(vector))
         nearest = dense_queries.search_lists(vectors).plain if question.lists else dense_queries.PLAIN
         async with self._database.tenant(self._host, search_settings(question.lists)) as connection:
             (await connection.execute(lexical_arm.PLAIN, words)).all()

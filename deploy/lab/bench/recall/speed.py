@@ -280,7 +280,8 @@ class RecallBench:
         stored = StoredBank(host, identity.bank_id(host, bank), bank, units)
         database = self.here.database(1)
         try:
-            asked = await compare_searches(database, stored, self.sizes.checked, self.on.recall)
+            generation = self.asking.embedder.generation
+            asked = await compare_searches(database, stored, self.sizes.checked, self.on.recall, generation)
         finally:
             await database.close()
         there = {one.filter: sum(other.there for other in asked if other.filter == one.filter) for one in asked}
