@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind
-from store.errors import IsReflection, NotFound
-from store.log.catalog import EventType
+from store.errors import ConcurrencyError, IsReflection, NotFound
+from store.log.catalog import Aggregate, EventType
 from store.memory.directives import Curation
 from store.memory.reflections import KIND
 from store.memory.turns import NewMessage, NewTurn
@@ -158,6 +158,19 @@ async def test_it_is_forgotten_at_once_and_made_anew_when_its_facts_change(world
     await (await say(world, "I moved to Madrid.")).drain()
     [anew] = await drawn(world)
     assert "Madrid" in anew.text
+
+
+@pytest.mark.usefixtures("crew")
+async def test_it_is_forgotten_as_what_it_is_and_in_the_version_that_the_caller_saw(world: World) -> None:
+    units = Units(world.database, now)
+    [one] = await drawn(world)
+    with pytest.raises(NotFound):
+        await units.forget(HOST, "default", one.unit_id, only=Aggregate.UNIT)
+    with pytest.raises(ConcurrencyError):
+        await units.forget(HOST, "default", one.unit_id, version=99, only=Aggregate.REFLECTION)
+    assert [left.unit_id for left in await drawn(world)] == [one.unit_id]
+    await units.forget(HOST, "default", one.unit_id, version=1, only=Aggregate.REFLECTION)
+    assert await drawn(world) == []
 
 
 async def end_fact(world: World, unit: UUID, how: str) -> None:
