@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from store.text.rules.life_rules import RELATIONS
+from store.text.rules.rule import any_of
+from store.text.rules.vocabulary import RELATION_WORDS
 
+_RELATIONS = any_of(RELATION_WORDS)
 #: Characters of a question that are read for this, from its beginning.
 _LONGEST = 256
 # Agents ask of "the user" where people ask of themselves.
@@ -130,10 +132,10 @@ _FAVOURITE = re.compile(
     r"\b(?:what|which|who|tell|remember|know|say)\b.*\bmy favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?)"
 )
 _RELATION = re.compile(
-    rf"\bwho(?:'s| is| was| are) my (?P<who>{RELATIONS})s?\b"
-    rf"|\bmy (?P<named>{RELATIONS})(?:'s name| called| named)\b"
-    rf"|\bnames? (?:of|do) my (?P<of>{RELATIONS})s?\b"
-    rf"|\bmy (?P<many>{RELATIONS})s(?:'|) (?:names|called|named)\b"
+    rf"\bwho(?:'s| is| was| are) my (?P<who>{_RELATIONS})s?\b"
+    rf"|\bmy (?P<named>{_RELATIONS})(?:'s name| called| named)\b"
+    rf"|\bnames? (?:of|do) my (?P<of>{_RELATIONS})s?\b"
+    rf"|\bmy (?P<many>{_RELATIONS})s(?:'|) (?:names|called|named)\b"
 )
 
 

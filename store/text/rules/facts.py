@@ -8,12 +8,18 @@ from itertools import islice
 from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
-from store.text.rules.denial_rules import DENIALS
-from store.text.rules.fact_rules import OWN_NAME, RULES
+from store.text.rules.fact_rules import (
+    ALIASES,
+    DENIALS,
+    GERMAN_VALUE_FIRST,
+    GERMAN_VALUE_FIRST_SIGNS,
+    OWN_NAME,
+    RULES,
+    VALUE_FIRST,
+    VALUE_FIRST_SIGNS,
+)
 from store.text.rules.gazetteer import name_list
-from store.text.rules.german_rules import GERMAN_VALUE_FIRST, GERMAN_VALUE_FIRST_SIGNS
 from store.text.rules.introductions import find_introductions
-from store.text.rules.life_rules import GERMAN_RELATIONS
 from store.text.rules.low_values import find_low_employer, find_low_name, find_low_place
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import cut_list, name_object, split_list
@@ -22,7 +28,6 @@ from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes, sto
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
-from store.text.rules.value_first import VALUE_FIRST, VALUE_FIRST_SIGNS
 from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
 
 MAX_VALUE_BYTES = 128
@@ -104,17 +109,6 @@ _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r
 _ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(r"[\n\r\0.!?;]")}
 _COPULA = re.compile(r"\b(?:is|called|named|hei(?:\u00df|ss)t)\s*$|['\u2019]s\s*$", re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\0!?;]")
-#: What people call those for whom there is a longer word.
-_ALIASES = {
-    "gf": "girlfriend",
-    "bf": "boyfriend",
-    "hubby": "husband",
-    "wifey": "wife",
-    "granddad": "grandad",
-    **GERMAN_RELATIONS,
-}
-
-
 _NEEDED = tuple((rule, frozenset(map(drop_apostrophes, rule.needs))) for rule in (*RULES, *DENIALS))
 
 
@@ -203,7 +197,7 @@ def _build_facts(
 ) -> list[ExtractedFact]:
     """Return the fact of the value in `span`; a denial in other words is one of each value that it ends."""
     said = message.content[span.start : span.end]
-    named = {name: _ALIASES.get(found.casefold(), found.casefold()) for name, found in groups.items() if found}
+    named = {name: ALIASES.get(found.casefold(), found.casefold()) for name, found in groups.items() if found}
     subject = (message.name or "").strip() or None
     return [
         ExtractedFact(
