@@ -1,13 +1,13 @@
 """Tells which facts about themselves people ask for: "What's my name?", "Where do I work?". Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from store.text.rules.pattern_tables import Patterns, fill_pieces, read_pieces, read_table
 from store.text.rules.rule import any_of
 from store.text.rules.vocabulary import RELATION_WORDS
 
-_RELATIONS = any_of(RELATION_WORDS)
 #: Characters of a question that are read for this, from its beginning.
 _LONGEST = 256
 # Agents ask of "the user" where people ask of themselves.
@@ -18,11 +18,6 @@ _OF_USER = (
     (re.compile(r"\bhas the user\b"), "have i"),
     (re.compile(r"\bthe user\b"), "i"),
 )
-_WHERE = r"(?:in )?(?:what|which) (?:\w+ )?(?:city|town|village|country|place|state|area|region|street)"
-_FIRM = (
-    r"(?:what|which) (?:\w+ )?(?:company|firm|employer|hospital|school|shop|place|organi[sz]ation|university|clinic)"
-)
-_NOW = "(?:currently |now |actually |still )?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,107 +31,13 @@ class AskedFacts:
     key: str | None = None
 
 
-def _compile_phrases(*phrases: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(phrases)})\b")
-
-
-_KINDS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
-    (
-        _compile_phrases(
-            r"my (?:full |first |last |given |real )?name(?! (?:tag|day|badge|plate|server))",
-            r"who am i",
-            r"what am i called",
-            r"(?:should|do|can) (?:you|i|people|they|we) call me",
-            r"wie hei(?:ss|\u00df)e ich",
-            r"comment je m'appelle",
-            r"c[o\u00f3]mo me llamo",
-            r"come mi chiamo",
-        ),
-        ("user_name",),
-    ),
-    (
-        _compile_phrases(
-            rf"where (?:do|did) (?:i|we) {_NOW}(?:live|reside)",
-            rf"where (?:am i|are we) {_NOW}(?:based|living|located)",
-            rf"{_WHERE} (?:do|am|are) (?:i|we) {_NOW}(?:live|living|based|in)",
-            r"my (?:current )?(?:city|location|residence|home (?:city|address)|place of residence|hometown|home town)",
-            r"wo (?:wohne|lebe) ich",
-            r"o\u00f9 est-ce que j'habite",
-            r"d\u00f3nde vivo",
-        ),
-        ("user_home", "user_origin"),
-    ),
-    (
-        _compile_phrases(
-            r"where (?:am i|was i|do i come) (?:originally )?(?:from|born)",
-            r"where did i grow up",
-            r"(?:what|which) country am i from",
-            r"my (?:hometown|home town|birthplace|place of birth|nationality)",
-        ),
-        ("user_origin",),
-    ),
-    (
-        _compile_phrases(
-            rf"where (?:do|am) i {_NOW}(?:work|working|employed)",
-            rf"who do i {_NOW}work for",
-            rf"{_FIRM} (?:do|am) i {_NOW}(?:work|working|employed)",
-            r"my (?:current )?(?:employer|company|workplace|place of work)",
-            r"wo arbeite ich",
-        ),
-        ("user_employer", "user_job"),
-    ),
-    (
-        _compile_phrases(
-            r"what do i do (?:for (?:a living|work)|professionally)",
-            r"what do i work as",
-            r"my (?:current )?(?:job|job title|profession|occupation|line of work)",
-            r"what am i by profession",
-        ),
-        ("user_job", "user_employer"),
-    ),
-    (
-        _compile_phrases(r"my (?:birthday|birth date|date of birth)", r"when was i born", r"wann habe ich geburtstag"),
-        ("user_birthday", "user_age"),
-    ),
-    (_compile_phrases(r"how old am i", r"my age", r"wie alt bin ich"), ("user_age", "user_birthday")),
-    (
-        _compile_phrases(
-            r"am i allergic", r"my allerg(?:y|ies)", r"do i have any allerg(?:y|ies)", r"allerg(?:y|ies) do i have"
-        ),
-        ("user_allergy",),
-    ),
-    (
-        _compile_phrases(
-            r"my diet(?:ary (?:needs|restrictions|requirements))?",
-            r"(?:can|can't|may|shouldn't) i (?:not )?eat",
-            r"am i (?:an? )?(?:vegetarian|vegan|pescatarian|coeliac|celiac)",
-        ),
-        ("user_diet", "user_allergy", "user_condition"),
-    ),
-    (
-        _compile_phrases(r"my (?:medical |health )(?:conditions?|issues?|problems?|history)", r"conditions? do i have"),
-        ("user_condition", "user_allergy"),
-    ),
-    (
-        _compile_phrases(r"am i (?:married|single|divorced|engaged)", r"my (?:marital|relationship) status"),
-        ("user_marriage", "user_wife", "user_husband", "user_partner"),
-    ),
-    (_compile_phrases(r"languages? (?:do|can) i speak"), ("user_speaks",)),
-    (_compile_phrases(r"what (?:else )?do i (?:like|love|enjoy|prefer)"), ("user_like", "user_preference")),
-    (
-        _compile_phrases(r"what (?:else )?do i (?:dislike|hate)", r"what (?:can't i|do(?:n't| not) i) (?:like|stand)"),
-        ("user_dislike",),
-    ),
-)
-_FAVOURITE = re.compile(
-    r"\b(?:what|which|who|tell|remember|know|say)\b.*\bmy favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?)"
-)
-_RELATION = re.compile(
-    rf"\bwho(?:'s| is| was| are) my (?P<who>{_RELATIONS})s?\b"
-    rf"|\bmy (?P<named>{_RELATIONS})(?:'s name| called| named)\b"
-    rf"|\bnames? (?:of|do) my (?P<of>{_RELATIONS})s?\b"
-    rf"|\bmy (?P<many>{_RELATIONS})s(?:'|) (?:names|called|named)\b"
-)
+_TABLE = read_table("asked_facts")
+_PIECES = read_pieces(_TABLE, {"RELATIONS": any_of(RELATION_WORDS)})
+_PATTERN = Patterns("asked_facts", **_PIECES)
+_KINDS: Sequence[tuple[re.Pattern[str], tuple[str, ...]]] = [
+    (re.compile(rf"\b(?:{fill_pieces('|'.join(one['phrases']), _PIECES)})\b"), tuple(one["facts"]))
+    for one in _TABLE["asked"]
+]
 
 
 def find_asked_facts(text: str) -> AskedFacts | None:
@@ -148,11 +49,11 @@ def find_asked_facts(text: str) -> AskedFacts | None:
 
 
 def _iterate_asked(asked: str) -> Iterator[AskedFacts]:
-    relation = _RELATION.search(asked)
+    relation = _PATTERN.relation.search(asked)
     if relation:
         word = next(found for found in relation.groups() if found)
         yield AskedFacts((f"user_{word}",))
-    favourite = _FAVOURITE.search(asked)
+    favourite = _PATTERN.favourite.search(asked)
     if favourite:
         yield AskedFacts(("user_favourite",), favourite["key"])
     for pattern, fact_ids in _KINDS:

@@ -21,6 +21,7 @@ from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.rules.gazetteer import word_list
 from store.text.rules.german_changes import is_german, turn_german
 from store.text.rules.model import ExtractedFact, MessageText
+from store.text.rules.pattern_tables import read_table
 from store.text.rules.told_changes import (
     CUES,
     ToldChange,
@@ -215,62 +216,23 @@ _INTERJECTIONS = (
     | {*("hey", "hi", "ach", "ja", "also", "hallo", "moin")}
 )
 # Words and phrases of sentences that do not state how things are now.
-_UNSURE = frozenset(
-    {"if", "unless", "whether", "would", "could", "might", "maybe", "perhaps", "probably", "should", "wish", "hope"}
-    | {"imagine", "suppose", "think", "thinks", "guess", "said", "says", "told", "asked", "ago"}
-    | {"wenn", "ob", "vielleicht", "wahrscheinlich", "angeblich", "w\u00e4re", "h\u00e4tte", "w\u00fcrde"}
-    | {"w\u00fcrden", "k\u00f6nnte", "k\u00f6nnten", "sollte", "sollten", "glaube", "denke", "meint", "sagt", "sagte"}
-)
+_UNSURE = word_list("change", "unsure")
 _NOT_NOW = re.compile(
     r"\b(?:may be|(?:am|m|is|s|are|re|was|were|be|been|get|got|getting) used to|last year|in (?:19|20)\d\d)\b"
 )
 _ADDS = word_list("change", "adds")
-_CONTRACTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "i'm": ("i", "am"),
-        "we're": ("we", "are"),
-        "they're": ("they", "are"),
-        "he's": ("he", "is"),
-        "she's": ("she", "is"),
-        "it's": ("it", "is"),
-        "let's": ("we",),
-        "can't": ("can", "not"),
-        "won't": ("will", "not"),
-        "im": ("i", "am"),
-        "ive": ("i", "have"),
-        "dont": ("do", "not"),
-        "cant": ("can", "not"),
-        "isnt": ("is", "not"),
-        "i've": ("i", "have"),
-        "we've": ("we", "have"),
-        "i'll": ("i", "will"),
-        "we'll": ("we", "will"),
-        "favorite": ("favourite",),
-        "color": ("colour",),
-    }
-)
+_TABLE = read_table("changes")
+_CONTRACTED: Mapping[str, Sequence[str]] = {said: meant.split() for said, meant in _TABLE["contracted"].items()}
 # What stands behind "is", not behind an owner: "dinner's at eight", not "Ana's phone".
 _BEHIND_IS = frozenset(
     {"at", "on", "in", "now", "off", "gone", "been", "moved", "down", "up", "not", "still", "actually"}
 )
 _DROPPED = frozenset({"the", "a", "an", ","})
-_STRONG = (
-    ("we", "changed", "our", "minds"),
-    ("i", "changed", "my", "mind"),
-    ("from", "now", "on"),
-    ("change", "of", "plan"),
-    ("after", "all"),
-    ("instead",),
-    ("actually",),
-    ("correction",),
+_STRONG, _WEAK, _ENDS = (
+    tuple(tuple(one.split()) for one in _TABLE["phrases"][kind]) for kind in ("strong", "weak", "ends")
 )
-_WEAK = (("these", "days"), ("as", "of", "today"), ("by", "now"), ("now",), ("currently",), ("again",), ("nowadays",))
-_ENDS = (
-    ("no", "longer"),
-    ("any", "more"),
-    ("anymore",),
-    ("any", "longer"),
-)
+
+
 _CEASES = frozenset({"stopped", "quit", "ceased"})
 _TAKES_BACK = (("instead", "of"), ("rather", "than"))
 _NOT_SO = (",", "not")
@@ -315,25 +277,11 @@ _CHANGED = re.compile(r"\b(?:" + "|".join(map(" ".join, _PHRASES)) + r"|stopped|
 # A text without any of these words tells no change.
 _OF_CHANGE = _CEASES | {max(phrase, key=len) for phrase in _PHRASES}
 # Kinds of the facts of one value that a text with one of these words may state or deny; without any it tells none.
-_MAY_TELL: Mapping[str, Sequence[str]] = MappingProxyType(
-    dict.fromkeys(("live", "living"), ("home",))
-    | dict.fromkeys(("work", "working", "job"), ("work",))
-    | dict.fromkeys(("moved", "relocated", "left", "quit", "resigned", "fired", "started"), ("home", "work"))
-    | dict.fromkeys(("name", "called"), ("name",))
-    | dict.fromkeys(("favorite", "favourite"), ("favourite",))
-    | dict.fromkeys(("vegan", "vegetarian", "veggie", "pescatarian", "eat", "eating"), ("diet",))
-    | dict.fromkeys(("married", "engaged", "divorced", "separated", "single"), ("marriage",))
-    | {"birthday": ("birthday",)}
-    # The same in the other languages of rules.
-    | dict.fromkeys(("d\u00e9m\u00e9nag\u00e9", "emm\u00e9nag\u00e9", "trasferito", "trasferita"), ("home",))
-    | dict.fromkeys(
-        ("based", "wohne", "wohnen", "lebe", "leben", "gezogen", "habite", "vis", "vivo", "woon", "mudado"), ("home",)
-    )
-    | dict.fromkeys(("arbeite", "arbeitgeber", "angestellt", "angefangen", "gek\u00fcndigt"), ("work",))
-    | dict.fromkeys(("hei\u00dfe", "heisse", "appelle", "llamo", "chiamo", "heet"), ("name",))
-    | dict.fromkeys(("vegetarier", "vegetarierin", "vegetarisch", "veganer", "veganerin"), ("diet",))
-    | dict.fromkeys(("verheiratet", "geschieden", "verlobt", "verwitwet"), ("marriage",))
-)
+_MAY_TELL: Mapping[str, Sequence[str]] = {
+    word: [kind for kind, others in _TABLE["may_tell"].items() if word in others.split()]
+    for words in _TABLE["may_tell"].values()
+    for word in words.split()
+}
 # A clause of its own beside another one, and the words by which a question asks for a fact of one value.
 _OTHER_CLAUSE = re.compile(
     r"(?:[,;]|\b(?:and|but|plus))\s+(?:and\s+|but\s+)?"

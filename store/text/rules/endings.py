@@ -4,50 +4,27 @@ They end the facts of a kind, whose values stand in earlier messages; "Just kidd
 those that the speaker's message before it states. Pure; English.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from re import Pattern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from store.text.rules.addresses import mask_spans
 from store.text.rules.facts import MINED_ROLE, SOMEBODY
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
+from store.text.rules.pattern_tables import fill_pieces, read_pieces, read_table
 from store.text.rules.retractions import find_unstated, takes_back_message_before
 from store.text.rules.rule import HAVE_JUST, any_of, compile_value, drop_apostrophes, stop_at_pictures
 from store.text.rules.statements import is_stated
 
 #: Most endings of one message that are read.
 MOST = 4
-_PARTNERS = ("girlfriend", "boyfriend", "partner", "fianc\u00e9", "fianc\u00e9e", "fiance", "fiancee")
-_SPOUSES = ("wife", "husband")
-_JOB = ("user_employer", "user_job")
-#: The group that names the relation which has ended.
-_ANIMAL = rf"(?P<relation>{any_of(word_list('people', 'animal'))})(?![\w-])"
-_PARTNER = rf"(?P<relation>{any_of(frozenset((*_PARTNERS, *_SPOUSES)))})(?![\w-])"
-_OUR = "(?:my|our)(?: (?:old|little|dear|beloved|poor|late|sweet|younger|older|eldest|youngest))?"
-_NAME = r"(?-i:[A-Z])\w{1,20}"
-_ANY_MORE = r"any(?: |)(?:more|longer)\b"
-# A phrase ends its clause, or goes on with a time or another clause: "left me last year", not "left me a note".
-_TIME = (
-    "last|this|yesterday|today|now|recently|again|at the moment|right now|for good|years ago|unfortunately|sadly"
-    "|peacefully|(?:a|an|one|two|three|four|five|six|some|several|many|a few) (?:hour|day|week|month|year)s?"
-    r"|in (?:january|february|march|april|may|june|july|august|september|october|november|december|(?:19|20)\d\d)"
-    f"|on (?:mon|tues|wednes|thurs|fri|satur|sun)day|and|but|so|because|since|after|when|{_ANY_MORE}"
-)
-_END = rf"(?=\s*(?:[.!?,;:)\n\u2013\u2014]|$)| (?:{_TIME})\b)"
-_HAVE_NO = (
-    "(?:i|we)(?: no longer (?:have|own|keep)| (?:don't|do not|haven't|have not) (?:have|own|keep|got)"
-    rf"(?=[^.,;!?\n]{{1,40}} {_ANY_MORE}))(?: an?| the| my| our| any)?"
-)
-_DEAD = "died|passed away|(?:was|been|had to be) put (?:down|to sleep)"
-_LEFT = f"(?:broke|broken|split) up{_END}|separated{_END}|(?:got )?divorced{_END}|are no longer together{_END}"
-_JOBLESS = "retired|unemployed|jobless|out of work|out of a job|between jobs"
-_OUT_OF_WORK = "in (?:rente|pension)|rentner(?:in)?|pension\u00e4r(?:in)?|pensioniert|arbeitslos"
-_LET_GO = "laid off|fired|made redundant|let go"
-_HAVE = tuple(
-    f"{no} {verb}" for no in ("n't", "n\u2019t", "not", "no longer") for verb in ("have", "own", "keep", "got")
+_TABLE = read_table("ending_rules")
+_KINDS: Mapping[str, Sequence[str]] = _TABLE["kinds"] | {"animals": sorted(word_list("people", "animal"))}
+_PIECES = read_pieces(
+    _TABLE, {"HAVE_JUST": HAVE_JUST, "PARTNERS": any_of(frozenset((*_KINDS["partners"], *_KINDS["spouses"])))}
 )
 
 
@@ -57,125 +34,21 @@ class _Phrase(NamedTuple):
     A text with none of the words `needs` is not searched.
     """
 
-    phrase: str
-    needs: tuple[str, ...]
-    kinds: tuple[str, ...] = ()
+    pattern: Pattern[str]
+    needs: frozenset[str]
+    kinds: tuple[str, ...]
 
 
-_ANIMALS = tuple(f"user_{one}" for one in sorted(word_list("people", "animal")))
-_LOVED = tuple(f"user_{one}" for one in (*_PARTNERS, *_SPOUSES))
-#: A name of which a phrase tells the end, of facts with this value alone: "Biscuit died", "Hannah and I broke up".
-_ITS_NAME = (
-    r"(?P<value>(?-i:(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-Z])[\w\x27\u2019-]{1,24}(?: (?-i:[A-Z])[\w\x27\u2019-]{1,24})?)"
-)
-_RELATION = rf"(?P<relation>{any_of(word_list('people', 'person'))})(?![\w-])"
-_APART = rf"(?:broke|broken|split) up{_END}|separated{_END}|(?:got )?divorced{_END}"
-_NO_MORE = "(?:is|was) (?:no longer|not)|(?:is|was)n't"
-_PHRASES = (
-    _Phrase(f"{_HAVE_NO} (?:{_ANIMAL}){_END}", _HAVE),
-    _Phrase(f"{_HAVE_NO} (?:{_PARTNER}){_END}", _HAVE),
-    _Phrase(
-        f"{_OUR} {_ANIMAL}(?: has| had)?(?: just| sadly)? (?:{_DEAD}){_END}",
-        (" died", "passed away", "put down", "put to sleep"),
-    ),
-    _Phrase(
-        f"(?:i|we){HAVE_JUST}(?: had to)? (?:put|gave|give|given) {_OUR} {_ANIMAL} (?:down|to sleep|away){_END}",
-        tuple(f" {verb} {whose} " for verb in ("put", "gave", "give", "given") for whose in ("our", "my")),
-    ),
-    _Phrase(f"(?:i|we){HAVE_JUST} rehomed {_OUR} {_ANIMAL}", ("rehomed",)),
-    _Phrase(
-        f"(?:i|we){HAVE_JUST} (?:broke|broken|split|separated)(?: up)? (?:with|from) my {_PARTNER}",
-        ("broke", "split", "separated"),
-    ),
-    _Phrase(f"my {_PARTNER}(?: {_NAME})? and i{HAVE_JUST} (?:{_LEFT})", (" and i ", " and i've ")),
-    _Phrase(
-        f"my {_PARTNER}(?: {_NAME})?{HAVE_JUST} (?:broke up with|left|dumped|divorced) me{_END}",
-        ("broke up with me", "left me", "dumped me", "divorced me"),
-    ),
-    _Phrase(
-        f"(?:we|{_NAME} and i){HAVE_JUST} (?:broke|broken|split) up{_END}",
-        ("broke up", "broken up", "split up"),
-        tuple(f"user_{one}" for one in _PARTNERS),
-    ),
-    _Phrase(
-        f"(?:(?:i'm|i am|we're|we are)(?: now)?|(?:i|we){HAVE_JUST} (?:got|gotten)) divorced{_END}",
-        ("divorced",),
-        tuple(f"user_{one}" for one in _SPOUSES),
-    ),
-    _Phrase(
-        f"i{HAVE_JUST} (?:quit|left|lost|resigned from|gave up|given up|had to (?:quit|leave|give up))"
-        f" my(?: old)? job{_END}",
-        (" my job", " my old job"),
-        _JOB,
-    ),
-    _Phrase(
-        f"(?:i was|i got|i(?:'ve| have)(?: just| recently)? been)(?: just| recently)? (?:{_LET_GO}){_END}",
-        tuple(_LET_GO.split("|")),
-        _JOB,
-    ),
-    _Phrase(f"i{HAVE_JUST} (?:retired|resigned){_END}", ("retired", "resigned"), _JOB),
-    _Phrase(f"(?:i'm|i am)(?: now| currently)? (?:{_JOBLESS}){_END}", tuple(_JOBLESS.split("|")), _JOB),
-    _Phrase(
-        f"(?:ich bin|(?:jetzt|nun|inzwischen|seit [^.,;!?\\n]{{1,24}}?) bin ich)(?: (?:jetzt|nun|inzwischen|endlich"
-        f"|auch|seit [^.,;!?\\n]{{1,24}}?)){{0,2}} (?:{_OUT_OF_WORK}){_END}",
-        (" rente", "rentner", "pension", "arbeitslos"),
-        _JOB,
-    ),
-    _Phrase(
-        f"{_ITS_NAME}(?: just| has| recently){{0,2}} (?:let me go|fired me|sacked me|laid me off"
-        f"|made me redundant){_END}",
-        ("let me go", "fired me", "sacked me", "laid me off", "made me redundant"),
-        ("user_employer",),
-    ),
-    _Phrase(
-        f"my (?:contract|time|stint|internship|job) (?:at|with) {_ITS_NAME} (?:has )?(?:ended|ran out|run out"
-        f"|is over|finished|expired|came to an end){_END}",
-        ("my contract", "my time", "my stint", "my internship", "my job"),
-        ("user_employer",),
-    ),
-    _Phrase(f"my last day (?:at|with) {_ITS_NAME} was", ("my last day",), ("user_employer",)),
-    _Phrase(
-        f"{_ITS_NAME}(?: has| had)?(?: just| sadly)? (?:{_DEAD}){_END}",
-        (" died", "passed away", "put down", "put to sleep"),
-        _ANIMALS,
-    ),
-    _Phrase(
-        f"(?:i|we){HAVE_JUST}(?: had to)? (?:put|gave|give|given) {_ITS_NAME} (?:down|to sleep|away){_END}",
-        ("put ", "gave ", "give ", "given "),
-        _ANIMALS,
-    ),
-    _Phrase(f"(?:i|we){HAVE_JUST}(?: had to)? (?:rehomed?|lost) {_ITS_NAME}{_END}", ("rehome", "lost "), _ANIMALS),
-    _Phrase(
-        f"(?:i|we) (?:no longer have|(?:don't|do not) have(?= [^.,;!?\n]{{1,30}} {_ANY_MORE})) {_ITS_NAME}{_END}",
-        ("n't have", "not have", "longer have"),
-        _ANIMALS,
-    ),
-    _Phrase(f"me and {_ITS_NAME}{HAVE_JUST} (?:{_APART})", ("me and ",), _LOVED),
-    _Phrase(
-        f"(?:me and {_ITS_NAME}|{_ITS_NAME.replace('value', 'other')} and (?:i|me)) (?:are no longer|aren't"
-        f"|are not) together{_END}",
-        (" together",),
-        _LOVED,
-    ),
-    _Phrase(
-        f"{_ITS_NAME}(?: has| just){{0,2}} (?:dumped me|broke up with me|left me|divorced me){_END}", (" me",), _LOVED
-    ),
-    _Phrase(f"{_ITS_NAME} (?:{_NO_MORE}) my {_RELATION}", ("not my", "n't my", "longer my")),
-    _Phrase(
-        f"{_ITS_NAME} (?:{_NO_MORE}) (?:my|our) favou?rite \\w",
-        ("favo",),
-        ("user_favourite",),
-    ),
-    _Phrase(
-        f"i(?: no longer work|{HAVE_JUST} stopped working| (?:don't|do not) work(?= {_ANY_MORE})){_END}",
-        ("no longer work", "stopped working", "n't work any", "n\u2019t work any", "not work any"),
-        _JOB,
-    ),
-)
-_READY = tuple(
-    (compile_value(rf"(?<![\w-])(?:{one.phrase})"), frozenset(map(drop_apostrophes, one.needs)), one)
-    for one in _PHRASES
-)
+def _read_phrase(told: Mapping[str, Any]) -> _Phrase:
+    needs = fill_pieces("|".join(told["needs"]), _PIECES).split("|")
+    return _Phrase(
+        compile_value(rf"(?<![\w-])(?:{fill_pieces(told['phrase'], _PIECES)})"),
+        frozenset(map(drop_apostrophes, needs)),
+        tuple(f"user_{kind}" for group in told.get("ends", ()) for kind in _KINDS[group]),
+    )
+
+
+_PHRASES = tuple(map(_read_phrase, _TABLE["phrases"]))
 _SAYS = {"user_employer": "{who} has left {value}.", "user_job": "{who} has ceased to work as {value}."}
 
 
@@ -207,18 +80,18 @@ def find_endings(message: MessageText, ordinal: int) -> list[Ending]:
     first = [] if taken_back is None else [Ending(ordinal, (), TextSpan(*taken_back))]
     content = stop_at_pictures(message.content)
     low = drop_apostrophes(content.lower())
-    needed = ((pattern, one) for pattern, needs, one in _READY if any(need in low for need in needs))
-    patterns = [(pattern, one) for pattern, one in needed if pattern.search(content)]
-    if not patterns:
+    needed = (one for one in _PHRASES if any(need in low for need in one.needs))
+    phrases = [one for one in needed if one.pattern.search(content)]
+    if not phrases:
         return first
     said = mask_spans(content, find_unstated(message.content, message.name))
-    found = islice(_iterate_endings(said, ordinal, patterns), MOST)
+    found = islice(_iterate_endings(said, ordinal, phrases), MOST)
     return [*first, *sorted(found, key=lambda ending: ending.span)]
 
 
-def _iterate_endings(said: str, ordinal: int, patterns: Sequence[tuple[Pattern[str], _Phrase]]) -> Iterator[Ending]:
-    for pattern, one in patterns:
-        for match in islice(pattern.finditer(said), MOST):
+def _iterate_endings(said: str, ordinal: int, phrases: Sequence[_Phrase]) -> Iterator[Ending]:
+    for one in phrases:
+        for match in islice(one.pattern.finditer(said), MOST):
             if is_stated(said, match.start(), match.end(), match.end()):
                 groups = match.groupdict()
                 kinds = one.kinds or (f"user_{match['relation'].casefold()}",)

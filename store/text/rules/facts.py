@@ -23,12 +23,15 @@ from store.text.rules.introductions import find_introductions
 from store.text.rules.low_values import find_low_employer, find_low_name, find_low_place
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import cut_list, name_object, split_list
+from store.text.rules.pattern_tables import Patterns
 from store.text.rules.retractions import find_unstated
 from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes, stop_at_pictures
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
+
+_PATTERN = Patterns("fact_patterns", SPACE=SPACE)
 
 MAX_VALUE_BYTES = 128
 #: Ids of passing facts: tasks of a day or a week, which are no trait of a person.
@@ -43,72 +46,9 @@ _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
 _NAMED = _NAMES | {ValueShape.THING}
 #: The subject of a fact whose speaker has no name.
 SOMEBODY = "The user"
-_SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
-_VALUE_END = re.compile(r"[\n\r\0.!?,;]")
-# "I work at St. Vincent": the full stop ends no sentence.
-_THING_END = re.compile(r"[\n\r\0!?,;]|(?<!\bSt)(?<!\bDr)(?<!\bMt)\.")
-# "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
-_NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|cause|cuz|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
-_LONG_AGO = re.compile(
-    r"[^.!?;\n]{0,24}?\b(?:in (?:19|20)\d\d|years? ago|back then|as an? (?:child|kid)|when (?:i|we) (?:was|were))\b",
-    re.IGNORECASE,
-)
-_ARTICLE = re.compile(r"(?:the|a|an|our)\b", re.IGNORECASE)
 _ARTICLE_LENGTH = 4
-_AFTER_THING = re.compile(
-    rf"{SPACE}(?:(?:in|as|since|with|near|and|on|from|last|this|but|because|for){SPACE}|(?:now|today|yesterday"
-    rf"|currently|too|full-time|part-time|instead"
-    rf"|these days|nowadays|right now|at the moment)\b)",
-    re.IGNORECASE,
-)
-_AFTER_ROLE = re.compile(
-    rf"{SPACE}(?:at|for|with|in(?= (?-i:[A-Z]))|yesterday|last (?:week|month|year|spring|summer|autumn|winter)"
-    rf"|these days|nowadays|right now|at the moment)\b",
-    re.IGNORECASE,
-)
-# "hiking", "trail running", not "the thing".
-_DOING = re.compile(
-    r"(?:to\s|everything about\b|(?!(?:the|an?|this|that|my|your|his|her|our|their|how|it|every|some|any|no"
-    r"|you)\b)(?:[^\W_]{2,20}\s){0,2}"
-    r"(?!(?:\w{0,5}thing|morning|evening|king|ring|string|spring|wedding|building|meeting"
-    r"|feeling)\b)[^\W_]{2,30}ing\b)",
-    re.IGNORECASE,
-)
-_NO_ROLE = re.compile(
-    r"(?:best|hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always"
-    r"|ever)\b"
-    r"|[^.]*\bas (?:i|you|we|they|possible)\b",
-    re.IGNORECASE,
-)
-# What is liked or preferred is named, not meant: "I like it", "I like that a lot", "I like to think so".
-_MEANT = re.compile(
-    r"(?:(?-i:it)|him|them|you|us)\b|your [\w-]{2,20}\s*$"
-    r"|(?:the|that|this)(?: (?:first|second|third|last|other|latter|former|next|previous|new|old|shorter|longer))?"
-    r" (?:one|option|version|variant|draft|choice|suggestion|answer|idea)s?\s*$"
-    r"|(?:it|this|that|these|those|him|her|them|you|one|ones|(?:this|that) one|so|both"
-    r"|neither|either|all of (?:it|them))"
-    r"(?:(?: (?:too|a lot|very much|so much|better|best|more|most|less|here|there|now|already|as well|either|way|anyway"
-    r"|though))+)?\s*$|to (?:think|say|believe|imagine|pretend|point out|know|see|ask|thank)\b"
-    r"|how\b|what\b|when\b|where\b|that (?:it|he|she|they|there|is)\b"
-    r"|(?:about|most|best|more|better|less|is|are|was|were)\b|me\b",
-    re.IGNORECASE,
-)
-# A capital makes it a name: a book may be called "It".
-_NO_TOPIC = re.compile(
-    r"(?:(?:now|up|down|out|off|here|there|much|more)\s*$|how|what|when|where|why|if|not|never|no longer|it|this"
-    r"|that|these|those|you|yours?|mine|hers|theirs|him|her"
-    r"|them|to (?:be|bother|say|ask|admit|break))\b"
-)
-_TRAILING = re.compile(
-    r"(?:[ \t\u00a0]{1,3}(?:any ?more|any longer|at all|after all|now|nowadays|these days|too|as well|though|tbh|btw"
-    r"|fyi|lol|(?:ha){2,6}|honestly|pls|completely|totally|entirely|for good|recently|lately|right now"
-    r"|at the moment|[:;=]-?[)(dp]|x+d+|<3))+\s*$",
-    re.IGNORECASE,
-)
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
-_ENDS = {ValueShape.THING: _THING_END, ValueShape.LIST: re.compile(r"[\n\r\0.!?;]")}
-_COPULA = re.compile(r"\b(?:is|called|named|hei(?:\u00df|ss)t)\s*$|['\u2019]s\s*$", re.IGNORECASE)
-_LINE_END = re.compile(r"[\n\r\0!?;]")
+_ENDS = {ValueShape.THING: _PATTERN.thing_end, ValueShape.LIST: _PATTERN.list_end}
 _NEEDED = tuple((rule, frozenset(map(drop_apostrophes, rule.needs))) for rule in (*RULES, *DENIALS))
 
 
@@ -148,7 +88,7 @@ def _find_inverse(message: MessageText, ordinal: int, said: str) -> list[Extract
             start, end = match.span("value")
             if rule.shape in _NAMED and not _may_be_named(rule, said[start:end]):
                 continue
-            if _NO_TOPIC.match(said, start) is None and is_stated(said, start, start, match.end()):
+            if _PATTERN.no_topic.match(said, start) is None and is_stated(said, start, start, match.end()):
                 found += _build_facts(
                     rule, message, ordinal, {**match.groupdict(), "value": None}, TextSpan(start, end)
                 )
@@ -189,7 +129,7 @@ def _make_slugs_unique(found: Iterable[ExtractedFact]) -> list[ExtractedFact]:
 
 
 def _long_ago(text: str, fact: ExtractedFact) -> bool:
-    return _LONG_AGO.match(text, fact.span.end) is not None
+    return _PATTERN.long_ago.match(text, fact.span.end) is not None
 
 
 def _build_facts(
@@ -232,7 +172,7 @@ def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> boo
     # "I quit football practice" is not about football.
     if rule.among and rule.among.isdisjoint(words[-1:] if rule.denies else words):
         return False
-    if rule.shape is ValueShape.NAME and not _COPULA.search(match.group()):
+    if rule.shape is ValueShape.NAME and not _PATTERN.copula.search(match.group()):
         return not is_supposed(text, match.start())
     if rule.denies and denies_partly(text, match.group(), span.end):
         return False
@@ -244,26 +184,28 @@ def _is_told(rule: Rule, text: str, match: re.Match[str], span: TextSpan) -> boo
 
 def _is_no_value(rule: Rule, value: str) -> bool:
     """Return whether a value of a contracted rule is a mere pronoun."""
-    return rule.contracted and rule.fact_id in {"user_like", "user_preference"} and _MEANT.match(value) is not None
+    return (
+        rule.contracted and rule.fact_id in {"user_like", "user_preference"} and _PATTERN.meant.match(value) is not None
+    )
 
 
 def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     """Return the value's span, None when the text after the opening has not the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
-    end = _ENDS.get(rule.shape, _VALUE_END).search(window)
+    end = _ENDS.get(rule.shape, _PATTERN.value_end).search(window)
     if rule.shape is ValueShape.DAY:
         return _find_day(window, start) if rule.pattern is None else _find_pattern(rule.pattern, window, start)
     if rule.shape in _NAMES:
-        name = cut_value(_match_name(rule, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
+        name = cut_value(_match_name(rule, match.group(), _PATTERN.line_end.split(window, maxsplit=1)[0])).rstrip()
         return TextSpan(start, start + len(name)) if name else None
     said = window[: end.start()] if end else window
     if rule.pattern is not None:
         return _find_pattern(rule.pattern, said, start)
-    clause = _NEXT_CLAUSE.search(said)
+    clause = _PATTERN.next_clause.search(said)
     if rule.shape in _THOUGHTS:
         said = _DASH.split(said, maxsplit=1)[0]
-    shaped = _match_shape(rule.shape, _TRAILING.sub("", said[: clause.start()] if clause else said))
+    shaped = _match_shape(rule.shape, _PATTERN.trailing.sub("", said[: clause.start()] if clause else said))
     kept = cut_value(shaped).rstrip()
     return TextSpan(start, start + len(kept)) if kept else None
 
@@ -286,14 +228,14 @@ def _match_shape(shape: ValueShape, value: str) -> str:
     """Return the beginning of the value that has the shape, empty if there is none."""
     match shape:
         case ValueShape.THING:
-            thing = _ARTICLE.match(value) or _leading_name(value) or find_low_employer(value)
-            return _AFTER_THING.split(value, maxsplit=1)[0] if thing else ""
+            thing = _PATTERN.article.match(value) or _leading_name(value) or find_low_employer(value)
+            return _PATTERN.after_thing.split(value, maxsplit=1)[0] if thing else ""
         case ValueShape.DOING:
-            return value if _DOING.match(value) else ""
+            return value if _PATTERN.doing.match(value) else ""
         case ValueShape.ROLE:
-            return "" if _NO_ROLE.match(value) else _AFTER_ROLE.split(value, maxsplit=1)[0]
+            return "" if _PATTERN.no_role.match(value) else _PATTERN.after_role.split(value, maxsplit=1)[0]
         case ValueShape.TOPIC:
-            return "" if _NO_TOPIC.match(value) else value
+            return "" if _PATTERN.no_topic.match(value) else value
         case ValueShape.OBJECT | ValueShape.TITLE:
             return name_object(value, title=shape is ValueShape.TITLE)
         case _:
@@ -306,7 +248,7 @@ def _leading_name(value: str) -> NameRun | None:
     if name is None or name.start > _ARTICLE_LENGTH:
         return None
     before = value[: name.start]
-    return name if not before or _ARTICLE.match(before) else None
+    return name if not before or _PATTERN.article.match(before) else None
 
 
 def _match_name(rule: Rule, opening: str, value: str) -> str:

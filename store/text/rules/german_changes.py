@@ -4,75 +4,19 @@ Only the words that such rules look for are put in English, and the verb at the 
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+
+from store.text.rules.pattern_tables import read_table
 
 #: Words of which a German sentence that tells a change has one.
 _SIGNS = frozenset({"ist", "sind", "ich", "wir", "wurde", "wurden", "unser", "unsere", "mein", "meine"})
-_MEANS: Mapping[str, str] = MappingProxyType(
-    {
-        said: meant
-        for meant, words in (
-            *(("i", "ich"), ("we", "wir"), ("you", "du ihr"), ("he", "er"), ("she", "sie"), ("it", "es")),
-            *(("my", "mein meine meinen meinem meiner"), ("our", "unser unsere unseren unserem unserer")),
-            *(
-                ("is", "ist wird hei\u00dft heisst"),
-                ("are", "sind"),
-                ("am", "bin"),
-                ("have", "habe haben"),
-                ("has", "hat"),
-            ),
-            *(("was", "wurde wurden war waren"), ("the", "der die das den dem des ein eine einen einem einer")),
-            *(
-                ("now", "jetzt nun inzwischen mittlerweile erst"),
-                ("instead", "stattdessen"),
-                ("actually", "doch"),
-                ("not", "nicht kein keine keinen"),
-            ),
-            *(("and", "und"), ("or", "oder"), ("but", "aber"), ("also", "auch"), ("still", "noch weiterhin")),
-            *(
-                ("at", "um bei"),
-                ("on", "am auf an"),
-                ("in", "im in"),
-                ("with", "mit"),
-                ("for", "f\u00fcr"),
-                ("from", "von vom"),
-            ),
-            *(
-                ("to", "zu zum zur nach"),
-                ("until", "bis"),
-                ("room", "raum zimmer"),
-                ("new", "neu neue neuer neues neuen"),
-            ),
-            *(
-                ("use", "nutze nutzen benutze benutzen verwende verwenden"),
-                ("run", "fahre fahren"),
-                ("runs", "l\u00e4uft"),
-            ),
-            *(
-                ("live", "wohne wohnen lebe leben"),
-                ("work", "arbeite arbeiten"),
-                ("pay", "zahle zahlen"),
-                ("costs", "kostet"),
-            ),
-            *(("drink", "trinke trinken"), ("eat", "esse essen"), ("like", "mag m\u00f6gen"), ("love", "liebe lieben")),
-            *(("monday", "montag montags"), ("tuesday", "dienstag dienstags"), ("wednesday", "mittwoch mittwochs")),
-            *(("thursday", "donnerstag donnerstags"), ("friday", "freitag freitags"), ("saturday", "samstag samstags")),
-            *(("sunday", "sonntag sonntags"), ("january", "januar"), ("february", "februar"), ("march", "m\u00e4rz")),
-            *(("may", "mai"), ("june", "juni"), ("july", "juli"), ("october", "oktober"), ("december", "dezember")),
-            *(("two", "zwei"), ("three", "drei"), ("four", "vier"), ("five", "f\u00fcnf"), ("six", "sechs")),
-            *(("seven", "sieben"), ("eight", "acht"), ("nine", "neun"), ("ten", "zehn"), ("twelve", "zw\u00f6lf")),
-        )
-        for said in words.split()
-    }
-)
-#: Verbs at the end of what tells a change: "auf Montag verschoben", "auf Node 22 umgestiegen".
-_CHANGED: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(("umgestiegen", "gewechselt", "migriert", "umgestellt"), "switched")
-    | dict.fromkeys(("verschoben", "verlegt", "vorverlegt", "vorgezogen"), "moved")
-    | dict.fromkeys(("ge\u00e4ndert", "angepasst"), "changed")
-    | dict.fromkeys(("aktualisiert", "hochgestuft", "geupdatet", "geupgradet", "upgegradet"), "upgraded")
-    | {"erh\u00f6ht": "raised", "angehoben": "bumped", "gesenkt": "lowered", "gestiegen": "rose", "gesunken": "fell"}
-)
+_TABLE = read_table("german_changes")
+
+
+def _read_meanings(table: Mapping[str, str]) -> Mapping[str, str]:
+    return {said: meant for meant, words in table.items() for said in words.split()}
+
+
+_MEANS, _CHANGED = _read_meanings(_TABLE["means"]), _read_meanings(_TABLE["changed"])
 _AUXILIARIES = frozenset({"have", "has", "are", "am", "is", "was"})
 #: What stands behind a clock's number, and what tells no more than "now" does.
 _DROPPED = frozenset({"uhr", "seit", "heute"})

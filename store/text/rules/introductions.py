@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from store.text.rules.addresses import mask_spans
 from store.text.rules.gazetteer import word_list
+from store.text.rules.pattern_tables import Patterns
 from store.text.rules.retractions import find_unstated
+from store.text.rules.rule import SPACE
 from store.text.rules.statements import is_stated
 from store.text.rules.vocabulary import (
     everyday_words,
@@ -18,9 +20,10 @@ from store.text.rules.vocabulary import (
     known_things,
 )
 
+_PATTERN = Patterns("introduction_patterns", SPACE=SPACE)
+
 #: Characters behind an opening in which a name stands.
 _LONGEST = 64
-_SPACE = r"[ \t\u00a0]{1,3}"
 _GAP = r"(?:-|[ \t\u00a0]{1,3})"
 
 
@@ -33,62 +36,13 @@ def _compile_phrases(section: str) -> re.Pattern[str]:
     for written, read in ((r"\-", _GAP), ("'", "['\u2019]"), ("ss", "(?:ss|\u00df)")):
         phrases = phrases.replace(written, read)
     adverbs = "actually|really|now|also|just|einfach|eigentlich|jetzt|nun|simplement|maintenant|ahora|adesso"
-    between = rf"(?:(?:{adverbs}){_SPACE})?"
-    return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){_SPACE}{between}(?=[^\W\d_])", re.IGNORECASE)
+    between = rf"(?:(?:{adverbs}){SPACE})?"
+    return re.compile(rf"(?<![\w'\u2019])(?:{phrases}){SPACE}{between}(?=[^\W\d_])", re.IGNORECASE)
 
 
 _NAMED, _INTRODUCED = _compile_phrases("named"), _compile_phrases("introduced")
-_PARTICLE = r"(?:van|von|de|da|di|del|della|der|den|ten|ter|la|le|el|al|bin|ibn|dos|das|zu|y)"
-_NAME = re.compile(
-    rf"(?:(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms)\.?{_SPACE})?"
-    r"[^\W\d_](?:[^\W\d_]|['\u2019-](?=[^\W\d_])){0,31}"
-    rf"(?:{_SPACE}(?:{_PARTICLE}{_SPACE}){{0,2}}[^\W\d_a-z](?:[^\W\d_]|['\u2019-](?=[^\W\d_])){{0,31}}"
-    rf"|{_SPACE}[A-Z]\.(?={_SPACE}[A-Z])){{0,3}}"
-)
-_CALLS = re.compile(r"call|nenn|appel|chiam|llam|dicen|noem", re.IGNORECASE)
-_ENDS = re.compile(r"\s*(?:$|[.!,;:)\u2013\u2014\u2026\n\r\0-]|[^\w\s'\u2019?])")
-_GREETED = re.compile(
-    r"(?:^|[.!?,\n]\s*|\b)(?:hi|hello|hey|hallo|hoi|servus|moin|good \w{2,9}|greetings|bonjour|salut|hola|ciao"
-    r"|ol\u00e1|oi|guten \w{2,9}"
-    r"|gr\u00fc\u00df \w{2,6}|buenos \w{2,5}|buenas \w{2,6}|buongiorno|dag)(?: (?:there|all|everyone|everybody|alle"
-    r"|zusammen|a todos|\u00e0 tous|tutti))?\s*[,.!:\u2013\u2014-]*\s*$",
-    re.IGNORECASE,
-)
-_NEGATED = re.compile(
-    r"(?:\bnot|n['\u2019]t|\bnever|\bnicht|\bne|\bno|\bnon|\bniet|\bn\u00e3o|\bstop)\s*$", re.IGNORECASE
-)
-_HERE = (
-    r" (?i:here|speaking|hier|am apparat|\u00e0 l['\u2019]appareil)(?=\s*[.,!;:]|\s*$| (?i:from|again|with|at|and)\b)"
-)
-_ALONE = re.compile(
-    r"(?i:this is|it['\u2019]s|it is|hier ist|hier spricht|ici)?\s{0,3}(?P<name>[^\W\d_a-z][^\W\d_]{1,31})" + _HERE
-)
-# "Du kannst mich Steffi nennen.", "Hallo, hier ist Steffi."
-_NAMED_LAST = re.compile(
-    r"(?:(?P<called>(?i:\b(?:du (?:kannst|darfst)|ihr (?:k\u00f6nnt|d\u00fcrft)|sie (?:k\u00f6nnen|d\u00fcrfen)) mich"
-    r" (?:gerne? |einfach )?))"
-    r"|\A\W{0,3}(?i:(?:hallo|hi|hey|moin|servus|guten \w{2,6})(?: \w{2,8})?[\s,.!-]{1,3}hier (?:ist|spricht)) )"
-    r"(?P<name>[^\W\d_a-z][^\W\d_]{1,31})(?(called)(?= nennen\b)|(?=\s*[.,!:\n]|\s*$))"
-)
-#: Few messages have the words behind the name: 33 -> 2 us for one without.
-_SAYS_HERE = re.compile(_HERE)
-# At the beginning, perhaps behind a greeting: "Name's Imogen.", "hi, this is Lewis", "It's Olivia again".
-_FIRST_WORDS = re.compile(
-    r"\A\W{0,3}(?i:(?:hi|hiya|hello|hey|heya|yo|good (?:morning|afternoon|evening))(?: (?:there|all|everyone|team"
-    r"|again))?[\s,.!\u2013-]{1,4}"
-    r"(?:this is|it['\u2019]?s|name['\u2019]?s|name is)|names|name['\u2019]s|name is) (?=[^\W\d_])"
-    r"|\A\W{0,3}(?i:this is|it['\u2019]s) (?=[^\W\d_a-z][^\W\d_]{1,31}(?: again\b|, (?i:i|we) ))"
-)
-# "Everyone calls me Kit", "you can call me Pedro": the clause begins before the opening.
-_CALLERS = re.compile(
-    r"(?:\b(?:everyone|everybody|people|they|you|we|friends?|family|colleagues|kids|alle|todos|tout le monde"
-    r"|my \w{1,20}|most people"
-    r"|can|may|could|should|might|feel free to|just|please|usually|always|also|to|do|mostly) ?){1,5}$",
-    re.IGNORECASE,
-)
 
 
-_OF_PLACE = re.compile(rf"{_SPACE}(?:de|von|van|da|di|del)(?:{_SPACE}(?:la|der|den))?{_SPACE}(\S+)$")
 _TITLES = frozenset({"dr", "prof", "professor", "doctor", "mr", "mrs", "ms"})
 
 
@@ -118,10 +72,10 @@ def _find_all(text: str) -> Iterator[Introduction]:
         if end := _end_of_name(text, match.end(), sure=True):
             yield Introduction(match.start(), match.end(), end)
     for match in _INTRODUCED.finditer(text):
-        greeted = _GREETED.search(text[max(0, match.start() - 48) : match.start()]) is not None
+        greeted = _PATTERN.greeted.search(text[max(0, match.start() - 48) : match.start()]) is not None
         if end := _end_of_name(text, match.end(), sure=False, greeted=greeted):
             yield Introduction(match.start(), match.end(), end)
-    for match in _FIRST_WORDS.finditer(text):
+    for match in _PATTERN.first_words.finditer(text):
         if end := _end_of_name(text, match.end(), sure=False, greeted=True):
             yield Introduction(match.start(), match.end(), end)
     yield from _find_before(text)
@@ -129,13 +83,13 @@ def _find_all(text: str) -> Iterator[Introduction]:
 
 def _find_before(text: str) -> Iterator[Introduction]:
     """Yield the names whose phrase ends behind them: "Kate here", "Du kannst mich Petra nennen"."""
-    for match in _NAMED_LAST.finditer(text) if " nennen" in text or "hier " in text else ():
+    for match in _PATTERN.named_last.finditer(text) if " nennen" in text or "hier " in text else ():
         if is_given_name(match["name"].lower()):
             yield Introduction(match.start(), *match.span("name"))
-    for match in _ALONE.finditer(text) if _SAYS_HERE.search(text) else ():
+    for match in _PATTERN.alone.finditer(text) if _PATTERN.says_here.search(text) else ():
         low = match["name"].lower()
         before = text[max(0, match.start() - 48) : match.start()]
-        opens = not before[-3:].strip(" .!,\n") or _GREETED.search(before) is not None
+        opens = not before[-3:].strip(" .!,\n") or _PATTERN.greeted.search(before) is not None
         if opens and match["name"][0].isupper() and is_given_name(low) and not is_word(low):
             yield Introduction(match.start(), *match.span("name"))
 
@@ -144,16 +98,16 @@ def _is_own(text: str, one: Introduction) -> bool:
     """Return whether the author states an introduction of themselves."""
     clause, start, end = one
     before = text[max(0, clause - 48) : clause]
-    callers = _CALLERS.search(before) if _CALLS.search(text[clause:start]) else None
+    callers = _PATTERN.callers.search(before) if _PATTERN.calls.search(text[clause:start]) else None
     clause -= len(callers.group()) if callers else 0
-    if _NEGATED.search(text[max(0, clause - 12) : clause]):
+    if _PATTERN.negated.search(text[max(0, clause - 12) : clause]):
         return False
     return is_stated(text, clause, start, end)
 
 
 def _end_of_name(text: str, start: int, *, sure: bool, greeted: bool = False) -> int:
     """Return where the name that begins at `start` ends, 0 where there is none."""
-    match = _NAME.match(text, start, start + _LONGEST)
+    match = _PATTERN.name.match(text, start, start + _LONGEST)
     if match is None:
         return 0
     name = _cut_place(match.group())
@@ -162,7 +116,7 @@ def _end_of_name(text: str, start: int, *, sure: bool, greeted: bool = False) ->
     if after[:1] in {"'", "\u2019"} or words[0] in word_list("called", "never") or name.endswith(("'s", "\u2019s")):
         return 0
     next_word = next(iter(after.split(maxsplit=1)), "").lower().rstrip(",.!")
-    follows = _ENDS.match(after) is not None or next_word in word_list("called", "follows")
+    follows = _PATTERN.ends.match(after) is not None or next_word in word_list("called", "follows")
     if sure:
         fits = _may_be_given(name, words, follows=follows)
     else:
@@ -172,7 +126,7 @@ def _end_of_name(text: str, start: int, *, sure: bool, greeted: bool = False) ->
 
 def _cut_place(name: str) -> str:
     """Return a name without the place behind it: "Paula" of "Paula de Madrid"."""
-    match = _OF_PLACE.search(name)
+    match = _PATTERN.of_place.search(name)
     return name[: match.start()] if match and match[1].lower() in known_places() else name
 
 

@@ -3,25 +3,23 @@
 A table has `rules`, in the order in which they are applied. What a rule does not say, its `kind` says, else the table's
 `defaults`. Entries are the fields of `Rule`, and these:
 
-- `opening` and `pattern` are written as for `compile_phrase` and `compile_value`. `@NAME@` is a piece of the table, of
-  a table before it or of this module. Line breaks are no part of a pattern.
+- `opening` and `pattern` are written as for `compile_phrase` and `compile_value`: see
+  `pattern_tables.py`. Their pieces are those of the table, of tables before it and of this module.
 - `ahead`: the opening looks for the value right behind it.
 - `words`, between bars, are `@WORDS@` in the opening. Without `needs`, a text must have one of them behind a space.
 - `fact` is the id of the fact. `key` is empty where the value is the key. `among`: a word list, or a section of one.
 - `ends` is a function of `rule_values.py`. `means` is a table of patterns, and of what values of them are.
 
-A piece is a pattern, the words of lists (`words`), or the patterns of tables (`means`). `value_first` are patterns of
-clauses with the value in front, each with the slug of the rule `of` its fact. A text with one has one of the `signs`.
+`value_first` are patterns of clauses with the value in front, each with the slug of the rule `of` its fact. A text with
+one has one of the `signs`.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.text.rules.gazetteer import name_list, word_list
 from store.text.rules.model import Tier
+from store.text.rules.pattern_tables import fill_pieces, read_pieces, read_table, read_words
 from store.text.rules.rule import (
     BEGINS,
     HAVE_JUST,
@@ -35,7 +33,6 @@ from store.text.rules.rule import (
 from store.text.rules.rule_values import ENDS
 from store.text.rules.vocabulary import RELATION_WORDS
 
-_FOLDER = Path(__file__).parent / "data"
 _PIECES: Mapping[str, str] = {
     "BEGINS": BEGINS,
     "HAVE_JUST": HAVE_JUST,
@@ -52,7 +49,6 @@ _DEFAULTS: Mapping[str, Any] = {
     **dict.fromkeys(("contracted", "many", "told", "denies", "ahead"), False),
 }
 _FIELDS = {*_DEFAULTS, "kind", "key", "opening", "says", "confidence"}
-_PIECE = re.compile("@([A-Z_]+)@")
 
 
 class RuleTable(NamedTuple):
@@ -70,28 +66,18 @@ def read_rules(name: str, *before: RuleTable) -> RuleTable:
 
     Raises KeyError for a name that is not known, ValueError for an entry that is none.
     """
-    told = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    told = read_table(name)
     means, pieces = dict(told.get("means", {})), dict(_PIECES)
     for table in before:
         means |= table.means
         pieces |= table.pieces
-    for piece, pattern in told["pieces"].items():
-        pieces[piece] = _read_piece(pattern, pieces, means)
+    pieces = read_pieces(told, pieces)
     rules = tuple(_build_rule(_complete_rule(one, told), pieces, means) for one in told.get("rules", ()))
     known = {rule.slug: rule for rule in reversed((*rules, *(rule for table in before for rule in table.rules)))}
     value_first = tuple(
-        (known[one["of"]], compile_value(_fill_pieces(one["pattern"], pieces))) for one in told.get("value_first", ())
+        (known[one["of"]], compile_value(fill_pieces(one["pattern"], pieces))) for one in told.get("value_first", ())
     )
-    return RuleTable(rules, value_first, _fill_pieces(told.get("signs", ""), pieces), pieces, means)
-
-
-def _read_piece(told: Any, pieces: Mapping[str, str], means: Mapping[str, Mapping[str, Any]]) -> str:
-    if isinstance(told, str):
-        return _fill_pieces(told, pieces)
-    if "means" in told:
-        return any_of(frozenset(word for table in told["means"] for word in means[table]))
-    found = any_of(frozenset[str]().union(*map(_read_words, told["words"])))
-    return found.replace(r"\-", told.get("hyphen", r"\-"))
+    return RuleTable(rules, value_first, fill_pieces(told.get("signs", ""), pieces), pieces, means)
 
 
 def _complete_rule(told: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,23 +94,23 @@ def _complete_rule(told: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping
 
 def _build_rule(told: Mapping[str, Any], pieces: Mapping[str, str], means: Mapping[str, Mapping[str, Any]]) -> Rule:
     pieces = {**pieces, "KIND": told["kind"], "WORDS": told["words"]}
-    fact, opening, value = (_fill_pieces(told[field], pieces) for field in ("fact", "opening", "pattern"))
+    fact, opening, value = (fill_pieces(told[field], pieces) for field in ("fact", "opening", "pattern"))
     ahead = f"(?= {value.replace('?P<value>', '?:')})" if told["ahead"] else ""
-    needs = _fill_pieces("|".join(told["needs"] or (f" {word}" for word in told["words"].split("|"))), pieces)
+    needs = fill_pieces("|".join(told["needs"] or (f" {word}" for word in told["words"].split("|"))), pieces)
     return Rule(
         compile_phrase(f"(?:{opening}){ahead}"),
         fact,
         told.get("key", fact.removeprefix("user_")) or None,
-        _fill_pieces(told["slug"], pieces),
+        fill_pieces(told["slug"], pieces),
         Tier(told["tier"]),
         told["confidence"],
-        _fill_pieces(told["says"], pieces),
+        fill_pieces(told["says"], pieces),
         tuple(needs.split("|")),
         ValueShape[told["shape"]],
         contracted=told["contracted"],
         many=told["many"],
         told=told["told"],
-        among=_read_words(told["among"]),
+        among=read_words(told["among"]),
         denies=told["denies"],
         pattern=compile_value(value) if value else None,
         ends=_read_ends(means[told["means"]], pieces) if told["means"] else ENDS[told["ends"]],
@@ -134,17 +120,7 @@ def _build_rule(told: Mapping[str, Any], pieces: Mapping[str, str], means: Mappi
 def _read_ends(means: Mapping[str, Any], pieces: Mapping[str, str]) -> Callable[[str], Sequence[str]]:
     """Return the function that names what a value stands for: itself, where no pattern of the table matches it."""
     known = [
-        (compile_value(_fill_pieces(pattern, pieces)), (values,) if isinstance(values, str) else tuple(values))
+        (compile_value(fill_pieces(pattern, pieces)), (values,) if isinstance(values, str) else tuple(values))
         for pattern, values in means.items()
     ]
     return lambda said: next((values for pattern, values in known if pattern.fullmatch(said)), (said,))
-
-
-def _read_words(named: str) -> frozenset[str]:
-    """Return the words of a list ("organisations"), or of a section of one ("deed plays"); none for no name."""
-    file, _, section = named.partition(" ")
-    return word_list(file, section) if section else name_list(file) if file else frozenset()
-
-
-def _fill_pieces(pattern: str, pieces: Mapping[str, str]) -> str:
-    return _PIECE.sub(lambda found: pieces[found[1]], pattern.replace("\n", ""))

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from store.text.rules.gazetteer import word_list
+from store.text.rules.pattern_tables import Patterns, fill_pieces, read_pieces, read_table
 from store.text.terms import analyse_text
 
 
@@ -29,75 +30,17 @@ class ToldChange:
     version: tuple[str, tuple[str, ...]] | None = None
 
 
-_HAVE = "(?:was|were|got|is|are|(?:has|have) been)"
-_OLD, _NEW = "(?P<left>.{1,60}?)", "(?P<new>.+)"
-_MOVED = "(?:switch|migrate|switched|changed|moved|migrated|went over|gone over|gone|shifted|transferred|converted"
-_MOVED += r"|went(?= from .{1,40} to .{0,16}\d))"
-_CHOSE = (
-    "(?:(?:ended up|end up) (?:going (?:with|to)|with|choosing|taking|using|picking|buying|getting)|settled (?:on|for)"
-    "|decided (?:on|for)|opted for|went with|gone with|(?:switched|changed|migrated|went over|gone over)(?: over)? to"
-    "|moved on to)"
-)
-_GIVEN_UP = (
-    r"\b(?:(?:moved|moving) (?:(?:on|away) from|off)|(?:gave|given) up(?: on)?|(?:got|gotten) rid of|dropped|ditched"
-    r"|dumped|axed"
-    r"|scrapped|abandoned|discontinued|cancelled|canceled|fired|sacked|sold|finished|returned|let go of|uninstalled"
-    r"|(?:broke|split) up with|unsubscribed from|parted (?:ways|company) with|(?:am|are|is) done with)"
-    " (?P<left>.+)"
-)
-# What happens to somebody or something that is then replaced: "Dr. Frost retired", "Hertz fell through".
-_GONE = "retired|resigned|fell through|fallen through|closed down|shut down|closed|went bust|stolen|called off"
-# Each reads a sentence in lower case without contractions; `what` and what stands around the match is what it is about.
-_LEFT = tuple(
-    map(
-        re.compile,
-        (
-            rf"\b(?:swapped|exchanged|traded|dropped|ditched)(?: in| out)? {_OLD}(?: in| out)? for {_NEW}",
-            rf"\b{_MOVED}(?: over| on| away)?(?P<what> .{{1,40}}?)?(?: over)? from {_OLD}(?: over| on)? to {_NEW}",
-            r"^(?P<new>.{1,60}?) (?:has |have )?(?:took|takes|taken) (?:the place of|over from) (?P<left>.+)",
-            rf"^{_OLD} {_HAVE}(?: being)? (?:replaced|superseded) (?:by|with) {_NEW}",
-            rf"^(?P<what>.+ )?replaced {_OLD} (?:with|by) {_NEW}",
-            r"^(?P<new>.{1,60}?) (?:has |have )?replaced (?P<left>.+)",
-            r"^(?P<left>\w+) and (?:i|me) (?:have )?(?:broke|broken|split) up",
-            _GIVEN_UP,
-            rf"^{_OLD} (?:has |have )?handed (?P<what>.{{1,40}}?)(?: over)? to {_NEW}",
-            rf"^{_OLD} (?:has |have |got |was |is )?(?:{_GONE})(?: ,|$)",
-        ),
-    )
-)
-_CHOSEN = tuple(
-    map(
-        re.compile,
-        (
-            rf"\b{_CHOSE} {_NEW}",
-            rf"\b(?:switched|migrated|rescheduled) (?P<what>.{{1,40}}?) to {_NEW}",
-            rf"\b(?:switched|changed) (?:my |our )?(?P<what>\w+(?: \w+)?) , (?:and )?(?:now )?it is {_NEW}",
-        ),
-    )
-)
-# "Upgraded to Postgres 16", "bumped Node to 22", "went back to the free plan".
-_RAISED = re.compile(
-    r"\b(?:upgraded|updated|downgraded|bumped|jumped|reverted|rolled|moved|went|gone|switched|changed|migrated)"
-    rf"(?: over| on| up| down| back)?(?P<what> (?!to\b|from\b).{{1,40}}?)? to (?:version )?{_NEW}"
-)
-_NUMBERED = re.compile(r"v?\d[\d.]*")
-_NOW_AT = re.compile(r"(?P<thing>[a-z]\w{2,}) is (?:(?:on|at) )?(?:version )?(?P<new>v?\d[\d.]*)")
 # What tells no kind of a thing: "switched to another doctor".
 _NO_KIND = frozenset(
     {"new", "other", "another", "same", "different", "next", "better", "bigger", "smaller", "it", "is"}
 )
-# "It is Obsidian for my notes", "we are on Linear for tickets".
-_NOW_CHOSEN = re.compile(rf"^(?:it is|(?:we|i) (?:are on|am on|use|are using|am using)(?=.* for )) {_NEW}")
-_CALLED_OFF = re.compile(
-    r"^(?P<left>.{1,40}?) (?:is|are|was|were|got|(?:has|have) been) (?:off|cancelled|canceled|called off"
-    r"|not happening|scrapped)"
-    r"(?= ,| for good| so| because| and|$)"
+_TABLE = read_table("told_changes")
+_PATTERN, _PIECES = Patterns("told_changes"), read_pieces(_TABLE, {})
+_LEFT, _CHOSEN = (
+    tuple(re.compile(fill_pieces(one, _PIECES)) for one in _TABLE["lists"][name]) for name in ("left", "chosen")
 )
 #: A text without any of these words tells no such change.
 CUES = word_list("change", "cue")
-_IN_THE_END = re.compile(r" in the end\b")
-# What is only to happen, or did not.
-_NOT_SO = re.compile(r"\b(?:will|to|not|never|almost|nearly|shall|may|must|want|plan|going to) (?:be |have )?$")
 _BEHIND = frozenset(
     {"for", "in", "at", "on", "as", "with", "from", "of", "because", "since", "when", "after", "before"}
 )
@@ -111,12 +54,12 @@ _WHEN = word_list("change", "month") | word_list("change", "when")
 
 def read_told_change(lows: Sequence[str]) -> ToldChange | None:
     """Return the change that a sentence of these words, in lower case without contractions, tells; None if none."""
-    said = _IN_THE_END.sub("", " ".join(lows))
-    if found := _CALLED_OFF.match(said):
+    said = _PATTERN.in_the_end.sub("", " ".join(lows))
+    if found := _PATTERN.called_off.match(said):
         return ToldChange(tuple(_drop_own(found["left"].split())), (), frozenset(), off=True)
     for pattern in _LEFT:
         found = pattern.search(said)
-        if found and not _NOT_SO.search(said[: found.start()]):
+        if found and not _PATTERN.not_so.search(said[: found.start()]):
             left, rest = _split_thing(found["left"].split())
             left = _drop_own(left)
             new = _split_thing(found["new"].split())[1] if "new" in pattern.groupindex else []
@@ -124,20 +67,20 @@ def read_told_change(lows: Sequence[str]) -> ToldChange | None:
             about = [said[: found.start()], what or "", _first_clause(rest), _first_clause(new)]
             return None if _ANYTHING.issuperset(left) else ToldChange(tuple(left), (), _list_terms(about))
     chosen = next(filter(None, (_read_chosen(said, pattern.search(said)) for pattern in _CHOSEN)), None)
-    return _read_version(said, chosen, _RAISED.search(said))
+    return _read_version(said, chosen, _PATTERN.raised.search(said))
 
 
 def _read_version(said: str, chosen: ToldChange | None, found: re.Match[str] | None) -> ToldChange | None:
     """Return a change with the version that a sentence says a thing has now, if it says one."""
-    if not found or _NOT_SO.search(said[: found.start()]):
+    if not found or _PATTERN.not_so.search(said[: found.start()]):
         return chosen
     value, rest = _split_thing(_drop_own(found["new"].split()))
     value = [*takewhile(lambda word: word not in _WHEN, value)]
     what = _drop_own((found["what"] or "").split())
     about = [said[: found.start()], _first_clause(rest)]
-    if what and value and _NUMBERED.fullmatch(value[0]):
+    if what and value and _PATTERN.numbered.fullmatch(value[0]):
         version = value[0], tuple(what)
-    elif value[1:] and _NUMBERED.fullmatch(value[-1]):
+    elif value[1:] and _PATTERN.numbered.fullmatch(value[-1]):
         version, about = (value[-1], tuple(value[:-1])), [*about, *what]
     elif len(value) == len(("pro", "plan")) and "moved" not in found[0] and not _NO_KIND.intersection(value):
         version, about = (value[0], (value[1],)), [*about, *what]
@@ -149,13 +92,13 @@ def _read_version(said: str, chosen: ToldChange | None, found: re.Match[str] | N
 def read_now_chosen(lows: Sequence[str]) -> ToldChange | None:
     """Return the choice of "it is Obsidian for my notes", said with a word of change, such as "these days"."""
     said = " ".join(lows)
-    if found := _NOW_AT.fullmatch(said):
+    if found := _PATTERN.now_at.fullmatch(said):
         return ToldChange((), (), frozenset(), version=(found["new"], (found["thing"],)))
-    return _read_chosen(said, _NOW_CHOSEN.search(said))
+    return _read_chosen(said, _PATTERN.now_chosen.search(said))
 
 
 def _read_chosen(said: str, found: re.Match[str] | None) -> ToldChange | None:
-    if not found or _NOT_SO.search(said[: found.start()]):
+    if not found or _PATTERN.not_so.search(said[: found.start()]):
         return None
     value, rest = _split_thing(_drop_own(found["new"].split()))
     what = found["what"] if "what" in found.re.groupindex else None

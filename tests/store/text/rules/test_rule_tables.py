@@ -1,4 +1,4 @@
-"""The tables of rules: what is not well formed is refused, and nothing is in them for nothing."""
+"""The tables of rules and patterns: what is not well formed is refused, and all that is in them is used."""
 
 import re
 import tomllib
@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from store.text.rules import rule_tables
+import store
+from store.text.rules import pattern_tables
 from store.text.rules.rule_tables import read_rules
 
-TABLES = sorted((Path(rule_tables.__file__).parent / "data").glob("*.toml"))
+TABLES = sorted((Path(pattern_tables.__file__).parent / "data").glob("*.toml"))
+MODULES = [module.read_text() for module in Path(store.__file__).parent.rglob("*.py")]
 RULE = """
 [pieces]
 VERY = '(?: very| really)?'
@@ -25,7 +27,7 @@ needs = ['like']
 
 def write_table(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (folder / "table.toml").write_text(text)
-    monkeypatch.setattr(rule_tables, "_FOLDER", folder)
+    monkeypatch.setattr(pattern_tables, "_FOLDER", folder)
 
 
 def test_a_rule_has_what_it_its_kind_and_the_defaults_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +64,15 @@ def test_every_piece_kind_and_meaning_is_used() -> None:
     whole = "".join(table.read_text() for table in TABLES)
     for table in TABLES:
         told = tomllib.loads(table.read_text())
-        idle = [name for name in told["pieces"] if f"@{name}@" not in whole]
-        kinds = {rule["kind"] for rule in told.get("rules", ())}
-        idle += [kind for kind in told.get("kinds", {}) if kind not in kinds]
-        idle += [name for name in told.get("means", {}) if whole.count(f"'{name}'") == 0 and name != "relations"]
+        idle = [name for name in told.get("pieces", {}) if f"@{name}@" not in whole]
+        if "rules" in told:
+            idle += set(told.get("kinds", {})) - {rule["kind"] for rule in told["rules"]}
         assert not idle, table.name
+
+
+def test_the_patterns_of_a_table_are_those_that_its_module_uses() -> None:
+    for table in TABLES:
+        patterns = tomllib.loads(table.read_text()).get("patterns")
+        if patterns is not None:
+            (module,) = (text for text in MODULES if f'Patterns("{table.stem}"' in text)
+            assert set(re.findall(r"\b_PATTERN\.(\w+)", module)) == patterns.keys(), table.name
