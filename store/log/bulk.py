@@ -20,7 +20,7 @@ BATCH = 2000
 #: Events by their columns, as APPEND takes them.
 Columns = Sequence[Sequence[Any]]
 APPEND = "select afterturn.append_columns($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
-_EMPTY: Columns = ((),) * 10
+EMPTY: Columns = ((),) * 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +105,4 @@ def build_columns(events: Iterable[Mapping[str, Any]]) -> Columns:
         )
         for event in iterate_giving_way(events)
     ]
-    return tuple(zip(*rows, strict=True)) or _EMPTY
+    return tuple(zip(*rows, strict=True)) or EMPTY

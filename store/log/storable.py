@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+import orjson
 from pydantic_core import PydanticCustomError
 
 #: Levels of lists and objects within a JSON value, the outermost not counted.
@@ -32,6 +33,27 @@ def check_json(value: Any, levels: int = DEPTH_LIMIT) -> None:
 
     Raises PydanticCustomError.
     """
+    if not _is_plainly_storable(value, levels):
+        _check_each(value, levels)
+
+
+def _is_plainly_storable(value: Any, levels: int) -> bool:
+    """Return whether a value's JSON shows that it is storable; that of most does.
+
+    The encoder refuses surrogates and integers past 64 bits, escapes the NUL character, and writes null for NaN.
+    """
+    try:
+        told = orjson.dumps(value)
+    except TypeError:
+        return False
+    return (
+        (b"\\" not in told or b"\\u0000" not in told)
+        and b"null" not in told
+        and told.count(b"{") + told.count(b"[") <= levels
+    )
+
+
+def _check_each(value: Any, levels: int) -> None:
     if levels < 0:
         raise PydanticCustomError("nested_too_deeply", "must not be nested deeper than {limit}", {"limit": DEPTH_LIMIT})
     if isinstance(value, str):
@@ -39,10 +61,10 @@ def check_json(value: Any, levels: int = DEPTH_LIMIT) -> None:
     elif isinstance(value, dict):
         for name, inner in value.items():
             check_text(str(name))
-            check_json(inner, levels - 1)
+            _check_each(inner, levels - 1)
     elif isinstance(value, list | tuple):
         for inner in value:
-            check_json(inner, levels - 1)
+            _check_each(inner, levels - 1)
     elif isinstance(value, float) and not math.isfinite(value):
         raise PydanticCustomError("not_finite", "must not contain NaN or infinity")
     elif isinstance(value, int) and value not in _INTEGERS:

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.erasure import Kind
 from store.errors import ConcurrencyError, EventRefused, QuotaExceeded, SnapshotRefused
-from store.log.bulk import Columns, append_absent, build_columns
+from store.log.bulk import EMPTY, Columns, append_absent
 from store.log.catalog import Aggregate
 from store.off_loop import iterate_giving_way, run_off_loop
 from store.schema import ERASURE
@@ -239,7 +239,15 @@ class BatchTaker:
 
 
 async def _build_columns_of(events: Sequence[Numbered]) -> Columns:
-    return await run_off_loop(len(events) * EVENT_CHARACTERS, build_columns, [event.offer for _, event in events])
+    return await run_off_loop(len(events) * EVENT_CHARACTERS, _build_columns, [event for _, event in events])
+
+
+def _build_columns(events: Sequence[ReadEvent]) -> Columns:
+    if not events:
+        return EMPTY
+    *columns, data, metadata = zip(*events, strict=True)
+    told = [orjson.dumps(one).decode() for one in iterate_giving_way(data)]
+    return *columns, told, [one and orjson.dumps(one).decode() for one in metadata]
 
 
 def _cut_pieces(lines: Sequence[Any], *, whole: bool) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -289,8 +297,8 @@ def _count_known(event: ReadEvent, there: Row[Any], ended: Mapping[UUID, datetim
         piece.counts["skippedExactDuplicate"] += 1
     elif (there.version or 0) >= event.version:
         piece.counts["skippedExistingTarget"] += 1
-        if event.erased and there.known and not there.erased and event.offer["aggregate"] in _ERASABLE:
-            kind, name = _ERASABLE[event.offer["aggregate"]]
+        if event.erased and there.known and not there.erased and event.aggregate in _ERASABLE:
+            kind, name = _ERASABLE[event.aggregate]
             piece.to_erase.append((kind, event.bank, UUID(event.data[name])))
     else:
         return False

@@ -170,8 +170,9 @@ def _add_event(rows: PortalRows, line: Any, nth: int, done: Conversion) -> None:
     except (KeyError, ValueError, UnreadableEvent) as error:
         done.refuse(f"event {nth}", str(error) if isinstance(error, UnreadableEvent) else "host: must be a UUID")
         return
-    table = AGGREGATES[EVENTS[EventType(event.offer["type"])].aggregate].table
-    rows.add(table, event.subject, event.version, event.offer)
+    told = {"type": event.type, "bank": str(event.bank), "ts": event.at.isoformat(), "version": event.version}
+    table = AGGREGATES[Aggregate(event.aggregate)].table
+    rows.add(table, event.subject, event.version, {**told, "data": event.data})
 
 
 def _fold_row(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -182,20 +183,20 @@ def _fold_row(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _apply_event(before: Mapping[str, Any], offer: Mapping[str, Any]) -> dict[str, Any]:
-    spec = EVENTS[EventType(offer["type"])]
-    data: dict[str, Any] = dict(offer["data"])
-    if offer["type"] == EventType.SESSION_APPENDED:
+def _apply_event(before: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    spec = EVENTS[EventType(told["type"])]
+    data: dict[str, Any] = dict(told["data"])
+    if told["type"] == EventType.SESSION_APPENDED:
         data["messages"] = [*before.get("messages", ()), *data.get("messages", ())]
     ended = spec.ends or data.get("erased") is True
     # An Updated event carries the whole state; those of a history carry what is new.
     kept = {**before, **data} if ended or spec.aggregate is Aggregate.SESSION else data
     return {
         **kept,
-        "bankId": offer["bank"],
-        "aggregateVersion": offer["version"],
+        "bankId": told["bank"],
+        "aggregateVersion": told["version"],
         "active": not ended,
-        "updateTs": offer["ts"],
+        "updateTs": told["ts"],
     }
 
 

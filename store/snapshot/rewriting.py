@@ -6,7 +6,7 @@ ids of the one that came. An id that follows from no name is derived from the ol
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
@@ -141,12 +141,11 @@ class Rewriting:
             raise UnnamedBank
         bank = self._find(event.bank)
         data = {name: self._rewrite_field(event.bank, name, value) for name, value in event.data.items()}
-        aggregate = Aggregate(event.offer["aggregate"])
+        aggregate = Aggregate(event.aggregate)
         parts = tuple(data.get(name) for name in ID_FIELDS[aggregate])
         subject = aggregate_id(self._host, bank, *parts)
         id_, user = self._derive_event_id(event, subject, data), self._person(event.user)
-        offer = {**event.offer, "id": str(id_), "subject": subject, "bank": str(bank), "user": str(user), "data": data}
-        return replace(event, offer=offer, id=id_, subject=subject, bank=bank, user=user)
+        return event._replace(id=str(id_), subject=subject, bank=bank, user=user, data=data)
 
     def _rewrite_field(self, bank: UUID, name: str, value: Any) -> Any:
         rewrite = self._rewriters.get(name)
@@ -165,7 +164,7 @@ class Rewriting:
         if event.data.get("turnId"):
             nths.append((str(event.data["turnId"]), str(data["turnId"])))
         for was, becomes in nths:
-            if event.id == identity.event_id(self._source, event.subject, was):
+            if event.id == str(identity.event_id(self._source, event.subject, was)):
                 return identity.event_id(self._host, subject, becomes)
         return uuid5(self._host, _UNNAMED.format(event.id))
 

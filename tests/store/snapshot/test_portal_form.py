@@ -17,7 +17,7 @@ from store import identity
 from store.errors import SnapshotRefused
 from store.log.catalog import AGGREGATES, COLUMNS, EVENTS, Aggregate, EventType, aggregate_id
 from store.snapshot import portal_document
-from store.snapshot.events import read_event
+from store.snapshot.events import UnreadableEvent, read_event
 from store.snapshot.portal_document import CHUNK, iterate_document
 from store.snapshot.portal_form import KEPT, MOST_WAITING, Conversion, from_portal, to_portal
 from store.text.redaction import Redaction
@@ -206,8 +206,27 @@ def test_an_events_version_is_read_in_each_spelling_and_its_subject_and_kind_are
         told.pop(name)
     for spelt, version in (({"aggregateversion": "7"}, 7), ({"aggregateVersion": 7}, 7), ({}, 1)):
         read = read_event({**told, **spelt}, HOST)
-        assert (read.version, read.subject, read.offer["aggregate"]) == (version, f"{HOST}|{BANK}", "AgentMemoryBank")
-        assert read.offer["metadata"] == {"laidDown": "an extension"}
+        assert (read.version, read.subject, read.aggregate) == (version, f"{HOST}|{BANK}", "AgentMemoryBank")
+        assert read.metadata == {"laidDown": "an extension"}
+
+
+def test_ids_are_kept_as_the_log_spells_them_and_a_subject_in_another_spelling_is_refused() -> None:
+    of = UUID("0a964b05-552a-7c4b-9184-6857e7f3dc5f")
+    told = unit(of, "kept between us")
+    data = {**told["data"], "unitId": str(of).upper(), "bankId": f"{{{BANK}}}"}
+    read = read_event({**told, "id": told["id"].upper(), "data": data}, HOST)
+    assert (read.id, read.subject, read.bank) == (told["id"], told["subject"], BANK)
+    assert "kept between us" not in repr(read)
+    for subject in (f"{HOST}|{BANK}|{str(of).upper()}", f"{HOST}|{BANK}", told["subject"] + "|", None, [of]):
+        with pytest.raises(UnreadableEvent, match="subject: is another than its data"):
+            read_event({**told, "data": data, "subject": subject}, HOST)
+
+
+@pytest.mark.parametrize("value", ["a\x00b", "\ud800", 2**64, float("nan")])
+@pytest.mark.parametrize("name", ["source", "traceparent", "of"])
+def test_an_extension_that_the_log_cannot_hold_is_refused(name: str, value: object) -> None:
+    with pytest.raises(UnreadableEvent, match="extensions: "):
+        read_event({**unit(UNIT, "Hello."), name: [value]}, HOST)
 
 
 def messages(*units: UUID) -> list[dict[str, Any]]:
