@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -33,8 +34,17 @@ def word_list(file: str, section: str | None = None) -> frozenset[str]:
 
 def word_groups(file: str, section: str) -> Sequence[frozenset[str]]:
     """Return the words of each line of a file that begins with `section:`."""
-    lines = (line.partition(":") for line in _read_list(f"{file}_words").splitlines() if not line.startswith("#"))
-    return [frozenset(words.split()) for label, colon, words in lines if colon and label == section]
+    return _read_sections(file)[section]
+
+
+@cache
+def _read_sections(file: str) -> Mapping[str, Sequence[frozenset[str]]]:
+    found = defaultdict[str, list[frozenset[str]]](list)
+    for line in _read_list(f"{file}_words").splitlines():
+        label, colon, words = line.partition(":")
+        if colon and not label.startswith("#"):
+            found[label].append(frozenset(words.split()))
+    return found
 
 
 def read_list_file(file: str) -> str:

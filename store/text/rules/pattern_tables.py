@@ -7,6 +7,7 @@ In a pattern, `@NAME@` stands for a piece. A piece is a pattern, which may have 
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ _FOLDER = Path(__file__).parent / "data"
 _PIECE = re.compile("@([A-Z_]+)@")
 
 
+@cache
 def read_table(name: str) -> dict[str, Any]:
     """Return what the file `data/NAME.toml` holds."""
     return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
