@@ -28,6 +28,7 @@ needs = ['like']
 def write_table(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (folder / "table.toml").write_text(text)
     monkeypatch.setattr(pattern_tables, "_FOLDER", folder)
+    pattern_tables.read_table.cache_clear()
 
 
 def test_a_rule_has_what_it_its_kind_and_the_defaults_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
