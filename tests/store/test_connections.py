@@ -13,11 +13,14 @@ from store.connections import TlsMode, create_engine, is_local, tls_mode
 from store.errors import InvalidDatabaseUrl
 from store.settings import DatabaseSettings
 from tests.certificates import Authority
+from tests.parsed import parse_with
 from tests.tables import each_row
 
 AWAY = "postgresql+asyncpg://app:secret@db.example:5432/afterturn"
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("deploy", "workers", "producers", "store", "embeddings")
+#: Calls that make an engine, a connection or a pool.
+OPENING = frozenset({"create_async_engine", "asyncpg.connect", "create_pool"})
 
 
 class SeenError(Exception):
@@ -135,14 +138,14 @@ def test_no_engine_and_no_connection_is_made_beside_the_one_function() -> None:
     found = [
         str(path.relative_to(ROOT))
         for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in parse_with((ROOT / package).rglob("*.py"), *OPENING)
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         # The laboratory makes faults: half a statement is what no engine sends.
         and not path.is_relative_to(ROOT / "deploy" / "lab")
         # The client is a package of its own, which has nothing of ours; its store writes to the platform's database.
         and not path.is_relative_to(ROOT / "producers" / "client")
-        and _called(node.func) in {"create_async_engine", "asyncpg.connect", "create_pool"}
+        and _called(node.func) in OPENING
     ]
     assert found == ["store/connections.py"]
 

@@ -3,9 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import store
+from tests.parsed import parse_with
 
 ROOT = Path(store.__file__).parents[1]
 PACKAGES = ("store", "producers", "workers", "deploy", "embeddings")
@@ -17,10 +19,16 @@ CALLED = re.compile(r"(?:\bafterturn\.|\bfrom )(\w+)\(")
 def strings(folder: Path) -> Iterator[str]:
     """Return the texts in the code of a folder; revisions only drop functions, and planted faults only quote them."""
     quoting = {*folder.glob("migrations/versions/*"), *folder.glob("laws/*")}
-    for path in sorted(set(folder.rglob("*.py")) - quoting):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for _, tree in parse_with(set(folder.rglob("*.py")) - quoting, "afterturn.", *created_functions()):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
+
+
+@cache
+def created_functions() -> frozenset[str]:
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "store" / "sql").glob("*.sql"))
+    return frozenset(name for text in texts for name in CREATED.findall(text))
 
 
 def called_in(*folders: str) -> set[str]:
@@ -28,11 +36,6 @@ def called_in(*folders: str) -> set[str]:
 
 
 def test_every_function_that_the_service_calls_is_called_by_a_test() -> None:
-    created = {
-        name
-        for path in (ROOT / "store" / "sql").glob("*.sql")
-        for name in CREATED.findall(path.read_text(encoding="utf-8"))
-    }
-    public = created & called_in(*PACKAGES)
+    public = created_functions() & called_in(*PACKAGES)
     assert len(public) > 70  # the pattern still finds them
     assert sorted(public - called_in("tests")) == []

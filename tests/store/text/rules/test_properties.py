@@ -1,6 +1,7 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +12,8 @@ from tests.tables import each_row
 from workers.extraction.llm.answer import parse_answer as judged
 from workers.extraction.llm.request import TOOL
 
-#: Characters of a long text.
-LONG = 131_072
+#: Characters of a long text; nightly one is four times as long.
+LONG = 32_768
 
 FRAGMENTS = st.sampled_from(
     [
@@ -126,11 +127,12 @@ def _extract(text: str) -> Extraction:
         *("\u0301\u0323", "A\u0301\u0323", "\uff9e\u0301", "\ufdfa ", "my sister A\u0301\u0323"),
     ],
 )
-def test_the_time_of_reading_grows_with_the_text(piece: str) -> None:
+@pytest.mark.parametrize("long", [LONG, pytest.param(4 * LONG, marks=pytest.mark.nightly)])
+def test_the_time_of_reading_grows_with_the_text(piece: str, long: int) -> None:
     def read(text: str) -> None:
         assert len(_extract(text).mentions) <= MAX_MENTIONS + 1
 
-    assert grows_with_its_text(read, piece, long=LONG)
+    assert grows_with_its_text(read, piece, long=long)
 
 
 @each_row("piece", ["a", "a ", "Ann ", "\u0301\u0323", "(", "\\", "é"])
@@ -145,4 +147,4 @@ def test_the_time_of_judging_a_models_answer_grows_with_the_turn(piece: str) -> 
         reply = {"output": [{"type": "function_call", "name": TOOL, "arguments": arguments}]}
         judged(reply, TurnText((MessageText("user", text),)))
 
-    assert grows_with_its_text(read, piece, long=LONG)
+    assert grows_with_its_text(read, piece, long=4 * LONG)
