@@ -3,6 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from store.text.pattern_tables import Patterns
+
+_PATTERN = Patterns(Path(__file__).parent / "data" / "speakers.toml")
 
 NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
 #: Names that say which role speaks, in lower case.
@@ -47,40 +52,8 @@ _REMARKS = frozenset(
 _MAY_SPEAK = frozenset(
     ("host", "author", "authors", "owner", "reporter", "assignee", "server", "q", "a", "question", "answer")
 )
-#: A part of a program (`Thread-1`, `worker`, `Pod 7`). A name with letters before it, such as `Coworker`, is a person.
-_MACHINE = re.compile(
-    r".*[^\W\d_][-_#]\d+|(?:\S*[^\w\s])?(?:thread|worker|process|executor|consumer|producer)[ #]?\d*"
-    r"|\S*(?:thread|worker|process|executor|consumer|producer)[ #]?\d+|(?:task|job|node|pod|pool"
-    r"|shard|replica|rank|gpu|cpu|core|container|instance|partition|queue|slot|stage|step|test|build|run|epoch|batch"
-    r"|line|row|page|item|day|week|chapter|level|phase|part|round|pid|tid)[ #]?\d+",
-    re.IGNORECASE,
-)
-#: An unnamed speaker, as transcription programs number them (`Speaker 1`, `SPEAKER_00`).
-_NUMBERED = re.compile(
-    r"(?:speaker|person|participant|guest|voice|interviewer|interviewee|respondent|student|player|user|customer"
-    r"|caller|sprecher(?:in)?|teilnehmer(?:in)?|gast|stimme|befragter?|locuteur|hablante|persona)[ _-]?"
-    r"(?:\d{1,3}|[A-Z])",
-    re.IGNORECASE,
-)
-#: How a name begins: with a letter or a sign that is no mark of a list, a quotation or a heading.
-_BEGINNING = re.compile(r"(?=.*[^\W\d_])[^>#*|~+=<\-\d\s]")
-#: A small word behind another one, that is no part of a name ("van", "de"), or a sign that no name has.
-_PHRASE = re.compile(
-    r"^\S+ (?:.* )?(?!(?:van|von|de|der|den|del|della|di|da|dos|du|la|le|el|al|bin|ibn|ben|zu|zum|zur|und|and|y|e|af|av"
-    r"|the|of|vom|ter|ten)\b)[a-z]|[+=/\\]",
-)
 #: Lines of people for each line with another label that a transcript may hold.
 _OTHERS = 4
-#: Signs of settings and lists: a key without a value, a dash, a document's mark, an indented key.
-_SETTINGS = re.compile(r"\s*[\w.\"'-]+:\s*(?:[|>][+-]?)?|\s*-\s.*|---|\.\.\.|\s+[\w.\"'-]+:\s.*")
-#: What stands behind a name in brackets: `(CEO)`, `(she/her)`.
-_ADDITION = re.compile(r"\s+\([^()]{1,40}\)$")
-#: Names of assistants of several words or with a version, in lower case.
-_MODEL = re.compile(
-    r"(?:(?:github|microsoft|ms) )?copilot|(?:ai|virtual|voice|google|coding) assistant|(?:chat)?gpt[- ]?[\w.]{1,12}"
-    r"|(?:claude|gemini)(?: (?:code|pro|flash|opus|sonnet|haiku|ai|\d[\w.]*)){1,3}"
-)
-_WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]*")
 #: Of this many named lines on, one name must occur again, and of this many most of them.
 _FEW, _MANY = 4, 6
 #: The most words of a name ("Dr. Maria van den Berg").
@@ -94,7 +67,7 @@ def is_transcript(lines: Sequence[str]) -> bool:
     a longer text, since a list of fields has each of them once.
     """
     said = [line for line in lines if line.strip()]
-    if any(_SETTINGS.fullmatch(line.rstrip()) for line in said):
+    if any(_PATTERN.settings.fullmatch(line.rstrip()) for line in said):
         return False
     names = [found["name"].strip() for line in said if (found := NAMED.fullmatch(line.strip()))]
     names = [name for name in names if not _is_remark(name)]
@@ -112,15 +85,15 @@ def name_speakers(labels: Iterable[str]) -> dict[str, str]:
 
     Two additions to one name are two people, who keep their labels (`Kim (CEO)`, `Kim (CTO)`).
     """
-    bare = {label: _ADDITION.sub("", label.removeprefix("@")) or label for label in labels}
+    bare = {label: _PATTERN.addition.sub("", label.removeprefix("@")) or label for label in labels}
     additions = Counter(name for label, name in bare.items() if label.removeprefix("@") != name)
     return {label: label if additions[name] > 1 else name for label, name in bare.items()}
 
 
 def tell_role(name: str) -> str:
     """Return the role of a speaker, by a name that says it: `Claude (AI)` and `GPT-4o` are the assistant."""
-    low = _ADDITION.sub("", name.lower().removeprefix("@"))
-    return "assistant" if _MODEL.fullmatch(low) else ROLE_NAMES.get(low, "user")
+    low = _PATTERN.addition.sub("", name.lower().removeprefix("@"))
+    return "assistant" if _PATTERN.model.fullmatch(low) else ROLE_NAMES.get(low, "user")
 
 
 def select_speakers(names: Iterable[str]) -> set[str]:
@@ -129,15 +102,19 @@ def select_speakers(names: Iterable[str]) -> set[str]:
     A sentence with a colon in it begins like a name ("We agreed: nothing"): it stands there once.
     """
     counted = Counter(name for name in names if may_speak(name))
-    return {name for name, count in counted.items() if count > 1 or not _PHRASE.search(_ADDITION.sub("", name))}
+    return {
+        name
+        for name, count in counted.items()
+        if count > 1 or not _PATTERN.phrase.search(_PATTERN.addition.sub("", name))
+    }
 
 
 def may_speak(name: str) -> bool:
     """Return whether a transcript may have a speaker of this name: no label of a remark, a field or a machine."""
     own = name.lower()
-    if own in ROLE_NAMES or own in _MAY_SPEAK or _NUMBERED.fullmatch(name):
+    if own in ROLE_NAMES or own in _MAY_SPEAK or _PATTERN.numbered.fullmatch(name):
         return True
-    if _is_remark(name) or own in _FIELDS or _MACHINE.fullmatch(name) or not _BEGINNING.match(name):
+    if _is_remark(name) or own in _FIELDS or _PATTERN.machine.fullmatch(name) or not _PATTERN.beginning.match(name):
         return False
     return not name.endswith(("Error", "Exception", "Warning"))
 
@@ -148,11 +125,11 @@ def _is_remark(name: str) -> bool:
 
 def _is_name(name: str) -> bool:
     """Return whether a person or a role may have this name: each word begins with a letter, the first not small."""
-    if name.lower() in ROLE_NAMES or _NUMBERED.fullmatch(name):
+    if name.lower() in ROLE_NAMES or _PATTERN.numbered.fullmatch(name):
         return True
     if not may_speak(name):
         return False
-    name = _ADDITION.sub("", name)
+    name = _PATTERN.addition.sub("", name)
     words = name.removeprefix("@").split()
     if not 0 < len(words) <= _WORDS or name.lower() in _FIELDS or words[0].lower() in _FIELDS:
         return False
@@ -163,7 +140,7 @@ def _is_name(name: str) -> bool:
 
 def _is_word_of_name(word: str) -> bool:
     word = word.strip("(),")
-    if not _WORD.fullmatch(word) or word.endswith(("Error", "Exception", "Warning")):
+    if not _PATTERN.word.fullmatch(word) or word.endswith(("Error", "Exception", "Warning")):
         return False
     # An identifier: dotted, with an underscore, or with capitals within that no name has (McDonald, O'Brien).
     inner = word.rstrip(".")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import BinaryIO
 
 from afterturn_client.message_times import place_local
@@ -17,6 +18,9 @@ from afterturn_client.turns import Message, NewTurn
 
 from deploy.cli.bounded_lines import read_lines
 from deploy.cli.parsed import BadLine, Parsed, TurnNames, Unrecognised, check_turn
+from store.text.pattern_tables import Patterns
+
+_PATTERN = Patterns(Path(__file__).parent / "data" / "whatsapp.toml")
 
 _DATE = r"(?P<a>\d{1,4})(?P<sign>[./-])\s?(?P<b>\d{1,2})[./-]\s?(?P<c>\d{2,4})\.?(?:\s?\u0433\.)?"
 #: The half of the day before or behind the clock, and the second one.
@@ -39,50 +43,6 @@ _BEGINNINGS = (
     re.compile(rf"{_CLOCK},?\s+{_DATE}\s+-\s+(?P<rest>.*)"),
     re.compile(rf"\[{_CLOCK},?\s+{_DATE}\]\s+(?P<rest>.*)"),
 )
-#: What the program writes in the place of a picture, a file or a deleted message, and behind an edited one.
-_LEFT_OUT = re.compile(
-    r"<[^<>]*(?:omit\w*|omis\w*|omess\w*|ocult\w*|weggela\w*|ausgeschlossen|pominię\w*|utel[aä]\w*|udelad\w*"
-    r"|без медиа\w*|dahil edilmedi|省略\w*|含まれて\w*|vynech\w*|disisihkan|tidak disertakan|εξαιρέ\w*"
-    r"|המדיה לא נכללה|मीडिया के बिना|मीडिया छोड़\w*|استبعاد الوسائط"
-    r"|(?:attached|angehängt|adjunto|joint|allegato|anexado|bijgevoegd) ?: )[^<>]*>"
-    r"|(?:IMG|VID|PTT|AUD|STK|DOC)-[\w-]+\.\w{2,5} \([^()]+\)"
-    r"|[^/\n]{1,120}\.\w{2,5} \((?:file attached|Datei angehängt|archivo adjunto|fichier joint|arquivo anexado"
-    r"|ficheiro anexado|file allegato|bestand bijgevoegd|dosya ekli|файл добавлен|plik załączony)\)"
-    r"|null|live location shared|(?:This message was deleted|You deleted this message|Diese Nachricht wurde gelöscht"
-    r"|Du hast diese Nachricht gelöscht|Se eliminó este mensaje|Eliminaste este mensaje|Ce message a été supprimé"
-    r"|Vous avez supprimé ce message|Questo messaggio è stato eliminato|Hai eliminato questo messaggio"
-    r"|Mensagem apagada|Você apagou esta mensagem|Dit bericht is verwijderd|Je hebt dit bericht verwijderd"
-    r"|Esta mensagem foi apagada|Bu mesaj silindi|Ta wiadomość została usunięta|(?:Это|Данное) сообщение удалено"
-    r"|Це повідомлення видалено|Detta meddelande (?:raderades|togs bort)|Denne besked blev slettet"
-    r"|Denne meldingen ble slettet|Tämä viesti poistettiin|Tato zpráva byla (?:odstraněna|smazána)"
-    r"|Ezt az üzenetet törölték|Acest mesaj a fost șters|Αυτό το μήνυμα διαγράφηκε|Pesan ini (?:telah )?dihapus"
-    r"|הודעה זו נמחקה|تم حذف هذه الرسالة|このメッセージは削除されました|삭제된 메시지입니다"
-    r"|此消息已(?:被)?删除|此訊息已(?:被)?刪除"
-    r"|Waiting for this message|Warte auf diese Nachricht|En attente de ce message|Esperando este mensaje"
-    r"|Aguardando mensagem|In attesa del messaggio|Wachten op dit bericht)"
-    r"(?:\. .{1,80}| (?:by admin|von Admin) .{1,80})?\.?",
-    re.IGNORECASE,
-)
-#: The same where the mark of direction stands before it, as on an iPhone.
-_LEFT_OUT_MARKED = re.compile(
-    r"(?:[\w-]+ ){1,2}(?:omitted|omitid[oa]|weggelassen|ausgelassen|absente?|omess[oa]|ocultad[oa]|weggelaten)"
-    r"|.*(?:end-to-end|Ende-zu-Ende|extremo a extremo|bout en bout|ponta a ponta).*",
-    re.IGNORECASE,
-)
-_EDITED = re.compile(
-    r"\s*(?:\u200e<[^<>]+>|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje"
-    r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)\.?>)\Z"
-)
-#: A name has no quotation mark: what one stands in is told of the group ('Ann named the group "Trip: 2024"').
-_SPOKEN = re.compile(r"(?P<name>[^:\"\u201c\u201d\u201e\u00ab\u00bb]{1,128}?):(?:\s(?P<text>.*))?")
-#: Lines that Signal's export writes beside what was said: who reacted, a sticker, a picture or file.
-_BESIDE_IN_SIGNAL = re.compile(r"\(- .+ -\)|\(\( .* \)\)|(?:!?\[[^\[\]]*\]\(\.\.?/[^()]*\)\s*)+")
-#: The same in the place of words.
-_CALL_IN_SIGNAL = re.compile(
-    r"\(This message was deleted\)|(?:Incoming|Outgoing|Missed)(?: voice| video)? call(?: \([^()]+\))?"
-)
-#: What a person sends behind a mark of direction, on an iPhone; all else behind it tells of calls, members, the group.
-_SENT_MARKED = re.compile(r"[^\W\d_]+:(?:\s.*)?")
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 2000
 #: The years that the Buddhist calendar has now, and by how much they are ahead.
 _BUDDHIST_YEARS, _BUDDHIST_ERA = range(2500, 2700), 543
@@ -159,12 +119,12 @@ def _take_own_words(one: _Found) -> bool:
     first = one.lines[0].strip()
     told = first.lstrip(_MARK)
     is_marked = told != first
-    is_news = is_marked and one.bracketed and len(one.lines) == 1 and not _SENT_MARKED.fullmatch(told)
-    is_left_out = _LEFT_OUT.fullmatch(told) or (is_marked and _LEFT_OUT_MARKED.fullmatch(told))
+    is_news = is_marked and one.bracketed and len(one.lines) == 1 and not _PATTERN.sent_marked.fullmatch(told)
+    is_left_out = _PATTERN.left_out.fullmatch(told) or (is_marked and _PATTERN.left_out_marked.fullmatch(told))
     own = is_news or bool(is_left_out)
     one.lines[:1] = [] if own else [first]
     if one.lines:
-        one.lines[-1] = _EDITED.sub("", one.lines[-1].rstrip())
+        one.lines[-1] = _PATTERN.edited.sub("", one.lines[-1].rstrip())
     written = [line.replace(_MARK, "") for line in one.lines]
     one.lines[:] = _drop_quote(written)
     return (not own and one.lines == written) or any(line.strip() for line in one.lines)
@@ -175,11 +135,11 @@ def _drop_quote(lines: list[str]) -> list[str]:
 
     That stands on lines with `>` below an empty first one; a person who quotes begins on the line of the name.
     """
-    lines = [line for line in lines if not _BESIDE_IN_SIGNAL.fullmatch(line.strip())]
+    lines = [line for line in lines if not _PATTERN.beside_in_signal.fullmatch(line.strip())]
     if lines and not lines[0].strip():
         own = (nth for nth, line in enumerate(lines) if line.strip() and not line.startswith(">"))
         return lines[next(own, len(lines)) :]
-    return [] if len(lines) == 1 and _CALL_IN_SIGNAL.fullmatch(lines[0].strip()) else lines
+    return [] if len(lines) == 1 and _PATTERN.call_in_signal.fullmatch(lines[0].strip()) else lines
 
 
 def _build_turn(one: _Found, session: str, names: TurnNames, *, is_month_first: bool) -> Parsed:
@@ -203,7 +163,7 @@ def _read_beginning(text: str, number: int) -> _Found | None:
     hour = int(given["hour"])
     if half := given["before"] or given["half"]:
         hour = hour % _HALF_DAY + (_HALF_DAY if _SECOND_HALF.match(half) else 0)
-    spoken = _SPOKEN.fullmatch(found["rest"])
+    spoken = _PATTERN.spoken.fullmatch(found["rest"])
     date = int(given["a"]), int(given["b"]), int(given["c"])
     clock = hour, int(given["minute"]), int(given["second"] or 0)
     name, said = (spoken["name"].strip(f" ~{_MARK}\u202f"), spoken["text"] or "") if spoken else ("", found["rest"])

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from store.text.rules.pattern_tables import Patterns, fill_pieces, read_pieces, read_table
+from store.text.pattern_tables import fill_pieces
+from store.text.rules.pattern_tables import Patterns, read_pieces, read_table
 from store.text.rules.rule import any_of
 from store.text.rules.vocabulary import RELATION_WORDS
 

@@ -10,11 +10,12 @@ from itertools import islice
 from re import Pattern
 from typing import Any, NamedTuple
 
+from store.text.pattern_tables import fill_pieces
 from store.text.rules.addresses import mask_spans
 from store.text.rules.facts import MINED_ROLE, SOMEBODY
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
-from store.text.rules.pattern_tables import fill_pieces, read_pieces, read_table
+from store.text.rules.pattern_tables import read_pieces, read_table
 from store.text.rules.retractions import find_unstated, takes_back_message_before
 from store.text.rules.rule import HAVE_JUST, any_of, compile_value, drop_apostrophes, stop_at_pictures
 from store.text.rules.statements import is_stated

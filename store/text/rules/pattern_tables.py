@@ -1,40 +1,30 @@
-"""Reads tables of patterns from `data/`: regular expressions, and the pieces that several of them have in common.
+"""Tables of rules and patterns in `data/`, whose pieces may also be words (`store/text/pattern_tables.py`).
 
-In a pattern, `@NAME@` stands for a piece. A piece is a pattern, which may have the pieces above it, the words of lists
-(`words`, each a list or a section of one), or the keys of the table's `means`. Line breaks are no part of a pattern.
+Such a piece is of the words of lists (`words`, each a list or a section of one), or the keys of the table's `means`.
 """
 
-import re
-import tomllib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from store.text import pattern_tables
+from store.text.pattern_tables import fill_pieces
 from store.text.rules.gazetteer import name_list, word_list
 from store.text.rules.rule import any_of
 
 _FOLDER = Path(__file__).parent / "data"
-_PIECE = re.compile("@([A-Z_]+)@")
 
 
-@cache
-def read_table(name: str) -> dict[str, Any]:
-    """Return what the file `data/NAME.toml` holds."""
-    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-class Patterns:
-    """The `patterns` of the table `data/NAME.toml`, each an attribute; raises KeyError for a piece that it lacks."""
+class Patterns(pattern_tables.Patterns):
+    """The patterns of the table `data/NAME.toml`."""
 
     def __init__(self, name: str, **pieces: str) -> None:
-        table = read_table(name)
-        known = read_pieces(table, pieces)
-        vars(self).update((one, re.compile(fill_pieces(told, known))) for one, told in table["patterns"].items())
+        super().__init__(_FOLDER / f"{name}.toml", **pieces)
 
-    def __getattr__(self, name: str) -> re.Pattern[str]:
-        """Raise AttributeError: the table has no pattern of this name."""
-        raise AttributeError(name)
+
+def read_table(name: str) -> dict[str, Any]:
+    """Return what the file `data/NAME.toml` holds."""
+    return pattern_tables.read_table(_FOLDER / f"{name}.toml")
 
 
 def read_pieces(table: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
@@ -55,8 +45,3 @@ def read_words(named: str) -> frozenset[str]:
     """Return the words of a list ("organisations"), or of a section of one ("deed plays"); none for no name."""
     file, _, section = named.partition(" ")
     return word_list(file, section) if section else name_list(file) if file else frozenset()
-
-
-def fill_pieces(pattern: str, pieces: Mapping[str, str]) -> str:
-    """Return a pattern with the pieces in the place of their names."""
-    return _PIECE.sub(lambda found: pieces[found[1]], pattern.replace("\n", ""))

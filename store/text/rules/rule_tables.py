@@ -18,8 +18,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from store.text.pattern_tables import fill_pieces
 from store.text.rules.model import Tier
-from store.text.rules.pattern_tables import fill_pieces, read_pieces, read_table, read_words
+from store.text.rules.pattern_tables import read_pieces, read_table, read_words
 from store.text.rules.rule import (
     BEGINS,
     HAVE_JUST,

@@ -11,8 +11,9 @@ from itertools import pairwise, takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
+from store.text.pattern_tables import fill_pieces
 from store.text.rules.gazetteer import word_list
-from store.text.rules.pattern_tables import Patterns, fill_pieces, read_pieces, read_table
+from store.text.rules.pattern_tables import Patterns, read_pieces, read_table
 from store.text.terms import analyse_text
 
 

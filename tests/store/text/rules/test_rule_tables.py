@@ -11,7 +11,7 @@ from store.text.rules import pattern_tables
 from store.text.rules.rule_tables import read_rules
 
 TABLES = sorted((Path(pattern_tables.__file__).parent / "data").glob("*.toml"))
-MODULES = [module.read_text() for module in Path(store.__file__).parent.rglob("*.py")]
+ROOT = Path(store.__file__).parents[1]
 RULE = """
 [pieces]
 VERY = '(?: very| really)?'
@@ -28,7 +28,6 @@ needs = ['like']
 def write_table(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (folder / "table.toml").write_text(text)
     monkeypatch.setattr(pattern_tables, "_FOLDER", folder)
-    pattern_tables.read_table.cache_clear()
 
 
 def test_a_rule_has_what_it_its_kind_and_the_defaults_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +71,10 @@ def test_every_piece_kind_and_meaning_is_used() -> None:
 
 
 def test_the_patterns_of_a_table_are_those_that_its_module_uses() -> None:
-    for table in TABLES:
+    modules = [one.read_text() for package in ("store", "deploy/cli") for one in (ROOT / package).rglob("*.py")]
+    for table in [*TABLES, *(ROOT / "deploy" / "cli" / "data").glob("*.toml")]:
         patterns = tomllib.loads(table.read_text()).get("patterns")
         if patterns is not None:
-            (module,) = (text for text in MODULES if f'Patterns("{table.stem}"' in text)
+            of_table = re.compile(rf'Patterns\(.*"{table.stem}(?:\.toml)?"')
+            (module,) = (text for text in modules if of_table.search(text))
             assert set(re.findall(r"\b_PATTERN\.(\w+)", module)) == patterns.keys(), table.name
