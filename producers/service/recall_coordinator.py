@@ -146,7 +146,11 @@ class RecallBody(RequestModel):
         description="metadata that a unit has all of, by name",
     )
     user_id: Name | None = Field(None, description="the caller's own id of a user: only units of that user's turns")
-    across_banks: bool = Field(False, description="whether to search every bank that the key reads, not `bank` alone")
+    across_banks: bool = Field(
+        False,
+        description="whether to search the banks that one user wrote to last, among those the key reads, instead of "
+        "`bank`; needs `user_id` or a key of a user",
+    )
     as_of: Moment | None = Field(None, description="leave out what happened later")
     known_at: Moment | None = Field(
         None, description="leave out what was recorded later, and show corrected texts as they were then"
