@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
 from store.text.known_texts import KnownTexts, digest_text
+from store.text.pattern_tables import Patterns
 from store.text.stopwords import STOP_WORDS
 
 #: Characters of a message that are read, of a tool's output, and of an entry's text.
@@ -80,6 +82,7 @@ def read_entry(told: Mapping[str, Any]) -> DigestEntry:
     return DigestEntry(DigestKind(told["kind"]), told["text"], told["turn"], told["seq"], told["version"])
 
 
+_PATTERN = Patterns(Path(__file__).parent / "data" / "session_digest.toml")
 #: Roles of those who converse.
 _SPOKEN = frozenset({"user", "assistant"})
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -98,47 +101,6 @@ _SENTENCE = re.compile(
 # What stands whole between quotation marks, and a quoted line, are another's words, or a draft's.
 _IS_QUOTED = re.compile(rf"\s*>.*|\s*(?:{_QUOTED})[\s{_ENDS}]*")
 _QUESTION_ENDS = ("?", "\uff1f", "\u061f")
-_REQUEST = re.compile(
-    r"(?:please|can you|could you|would you|will you|i (?:want|need|would like|'d like) you to|help me|tell me"
-    r"|show me|let me know|write|make|add|fix|find|list|explain|create|remove|delete|rename|run|check|change|update"
-    r"|book|send|remind me|remember|compare|translate|summari[sz]e|plan|draft|schreib|bitte|peux-tu|por favor)\b(?!:)",
-    re.IGNORECASE,
-)
-_DECIDED = re.compile(
-    r"\b(?:decid(?:e|ed|es|ing)|decision|agreed?(?: (?:on|to|that))|settled on|ch(?:oose|ose|osen)|opted for"
-    r"|let'?s (?:go|use|take|do|keep|call|stay|meet)"
-    r"|(?:we|i)(?:'ll| will| shall) (?:go with|use|take|keep|call|stay with|name|move|stick)|going with"
-    r"|approved|confirmed|rejected|cancell?ed|from now on"
-    r"|entschieden|beschlossen|abgemacht|d\u00e9cid\u00e9|decidido|deciso|besloten)\b",
-    re.IGNORECASE,
-)
-_OPEN = re.compile(
-    r"\b(?:todo|to-do|open (?:question|point|issue|end)s?"
-    r"|still (?:need|needs|have to|has to|open|unclear|missing|to (?:be|do)|waiting|pending)"
-    r"|not (?:yet|sure|decided|clear)|undecided|unresolved|pending|waiting (?:for|on)|follow(?:-| )?up|remains to"
-    r"|next step|blocked (?:by|on)|to be (?:decided|done|confirmed)|tbd"
-    r"|noch (?:offen|unklar)|\u00e0 d\u00e9cider|pendiente)\b",
-    re.IGNORECASE,
-)
-_STATED = re.compile(
-    r"\b(?:i(?:'m|'ve| am| have| had| was| live| work| moved| like| love| hate| prefer| need| use| own| bought| sold)"
-    r"|my|our|we(?:'re|'ve| are| have| use| live| moved)"
-    r"|bin|habe|wohne|lebe|arbeite|mag|is|are|was|were|has|costs?|means|lives|works|called|named"
-    r"|ist|sind|hei\u00dft|est|es|\u00e8)\b",
-    re.IGNORECASE,
-)
-_FILE = re.compile(
-    r"(?<![\w/.])(?:[\w-]{1,60}/){1,8}[\w.-]{1,80}\w"
-    r"|(?<![\w/.])[\w-]{1,60}\.(?:py|js|ts|tsx|go|rs|c|h|cpp|java|sql|md|txt|json|ya?ml|toml|ini|cfg|csv|xlsx?|docx?"
-    r"|pptx?|pdf|html|css|sh|log|png|jpe?g|zip|tar|gz|lock|env)\b"
-)
-_NUMBER = re.compile(
-    r"(?<![\w.])[$\u20ac\u00a3]?\d[\d.,:/-]{0,20}\d?\s?(?:%|\u20ac|[A-Za-z]{1,8}\b)?|\b[A-Z]{2,8}-\d{1,8}\b"
-)
-_CAPITAL = r"[A-Z\u00c0-\u00de]"
-_NAME = re.compile(
-    rf"(?<!^)(?<![.!?:]\s)(?<!\")\b{_CAPITAL}[\w'\u2019-]{{2,30}}(?:\s{_CAPITAL}[\w'\u2019-]{{1,30}}){{0,3}}"
-)
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]{3,30}")
 #: Signs at the ends of a sentence that are no part of it: those of lists, headings and quotes.
 _MARKS = " -*\u2022#>"
@@ -178,7 +140,7 @@ def weigh_entry(entry: DigestEntry) -> tuple[float, int]:
 
 
 def _count_names(text: str) -> int:
-    return len(_NAME.findall(text)) + 2 * len(_FILE.findall(text)) + len(_NUMBER.findall(text))
+    return len(_PATTERN.name.findall(text)) + 2 * len(_PATTERN.file.findall(text)) + len(_PATTERN.number.findall(text))
 
 
 def find_topics(texts: Sequence[str], most: int) -> list[str]:
@@ -196,7 +158,9 @@ def find_topics(texts: Sequence[str], most: int) -> list[str]:
 
 def find_people(texts: Sequence[str], is_person: Callable[[str], bool], most: int) -> list[str]:
     """Return the names of people in these texts, the most frequent first. `is_person` judges a first name."""
-    names = Counter(name for text in texts for name in set(_NAME.findall(f", {text}")) if is_person(name.split()[0]))
+    names = Counter(
+        name for text in texts for name in set(_PATTERN.name.findall(f", {text}")) if is_person(name.split()[0])
+    )
     return sorted(names, key=lambda name: (-names[name], name))[:most]
 
 
@@ -233,20 +197,20 @@ def _trim_sentence(sentence: str) -> str:
 
 def _choose_kind(role: str, sentence: str) -> DigestKind | None:
     if role not in _SPOKEN:
-        return DigestKind.NAMED if _FILE.search(sentence) else None
-    if _OPEN.search(sentence):
+        return DigestKind.NAMED if _PATTERN.file.search(sentence) else None
+    if _PATTERN.open.search(sentence):
         return DigestKind.OPEN
     if sentence.endswith(_QUESTION_ENDS):
         return DigestKind.ASKED if role == "user" else None
-    if _DECIDED.search(sentence):
+    if _PATTERN.decided.search(sentence):
         return DigestKind.DECIDED
-    if role == "user" and (_REQUEST.match(sentence) or _STATED.search(sentence)):
-        return DigestKind.ASKED if _REQUEST.match(sentence) else DigestKind.STATED
+    if role == "user" and (_PATTERN.request.match(sentence) or _PATTERN.stated.search(sentence)):
+        return DigestKind.ASKED if _PATTERN.request.match(sentence) else DigestKind.STATED
     return DigestKind.NAMED if _names_something(sentence) else None
 
 
 def _names_something(sentence: str) -> bool:
-    return bool(_FILE.search(sentence) or _NUMBER.search(sentence) or _NAME.search(sentence))
+    return bool(_PATTERN.file.search(sentence) or _PATTERN.number.search(sentence) or _PATTERN.name.search(sentence))
 
 
 def _cut_text(text: str) -> str:

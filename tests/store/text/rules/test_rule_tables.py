@@ -12,6 +12,8 @@ from store.text.rules.rule_tables import read_rules
 
 TABLES = sorted((Path(pattern_tables.__file__).parent / "data").glob("*.toml"))
 ROOT = Path(store.__file__).parents[1]
+#: Folders beside those of the rules whose `data` has tables of patterns.
+PLACES = ("store/text", "deploy/cli")
 RULE = """
 [pieces]
 VERY = '(?: very| really)?'
@@ -72,7 +74,7 @@ def test_every_piece_kind_and_meaning_is_used() -> None:
 
 def test_the_patterns_of_a_table_are_those_that_its_module_uses() -> None:
     modules = [one.read_text() for package in ("store", "deploy/cli") for one in (ROOT / package).rglob("*.py")]
-    for table in [*TABLES, *(ROOT / "deploy" / "cli" / "data").glob("*.toml")]:
+    for table in [*TABLES, *(one for place in PLACES for one in (ROOT / place / "data").glob("*.toml"))]:
         patterns = tomllib.loads(table.read_text()).get("patterns")
         if patterns is not None:
             of_table = re.compile(rf'Patterns\(.*"{table.stem}(?:\.toml)?"')
