@@ -13,13 +13,14 @@ from producers import metrics
 from producers.mcp.settings import TurnMemorySettings
 from producers.turns.history import cut_history, keep_paired
 from producers.turns.items import KEPT, Item, count_tokens, measure_value, render_item
-from producers.turns.recalled import INSIGHT_KINDS, RecalledContext, build_rule, chunk_json, insight_json, name_speaker
+from producers.turns.recalled import RecalledContext, build_rule, chunk_json, insight_json
 from producers.turns.requests import TurnReference
 from producers.turns.summaries import MOST_TOKENS, SHARE, EarlierMessages, choose_entries, frame_summary
 from store.memory.held_facts import HoldingFact
 from store.memory.session_history import KeptMessage, RecentHistory
 from store.off_loop import Steps
 from store.recall.query import Recalled
+from store.recall.users import INSIGHT_KINDS, name_speaker
 
 #: Stored items that are read to choose the shown ones: a call may be far before its output.
 READ_ITEMS = 128

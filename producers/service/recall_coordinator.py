@@ -195,6 +195,7 @@ class RecallBody(RequestModel):
             session_name=self.session_id,
             time_of=self.time,
             form=self.reference,
+            tells_users=True,
             **{name: getattr(self, name) for name in FIELDS_OF_QUERY},
         )
 

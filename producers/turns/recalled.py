@@ -1,26 +1,24 @@
 """Frames recalled memory for a turn: a fixed rule, then untrusted data in a user message. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from afterturn_client.reference import RULE, FrameForm, Printer, cut_text, frame_json, frame_lines
 
 from producers.turns.items import Item
 from store.memory.held_fact_queries import Whose
 from store.memory.held_facts import HoldingFact
-from store.recall.printing import describe_unit, is_fact
+from store.recall.printing import describe_unit
 from store.recall.query import Recalled
+from store.recall.users import NAMELESS
 
 CHUNK_CHARACTERS = 600
-#: Kinds of recalled units that are drawn from several others.
-INSIGHT_KINDS = frozenset({"observation", "mental_model"})
 #: How a fact says that it is about the speaker, or about a person without a known name.
 YOU, ANOTHER = "you", "another"
-#: How a line calls the speaker, and how the sentence of a fact begins where its speaker has no name.
-SPEAKER, NAMELESS = "the user", "The user"
+#: How a line calls the speaker.
+SPEAKER = "the user"
 #: How a message is marked that another user said, whose name is not known.
 OTHER_USER = "another user"
 #: The contract's confidence of each type of insight.
@@ -97,27 +95,6 @@ def _tell_predicate(fact: HoldingFact) -> str:
         if sentence.startswith(opening):
             return sentence.removeprefix(opening)
     return sentence
-
-
-def name_speaker(unit: Recalled, others: Mapping[UUID, str]) -> Recalled:
-    """Return a unit that says whose it is, where it is another user's; `others`: what these are called.
-
-    Without it, a message of another user would read as the present one's, and so would "The user" of a fact.
-    """
-    called = None if unit.user_id is None else others.get(unit.user_id)
-    if called is None or unit.name is not None:
-        return unit
-    if unit.role is not None:
-        return replace(unit, name=called) if unit.role == "user" else unit
-    is_told = unit.kind in INSIGHT_KINDS or is_fact(unit)
-    return replace(unit, text=_name_subject(unit.text, called)) if is_told else unit
-
-
-def _name_subject(text: str, called: str) -> str:
-    """Return a text whose last sentence that begins with "The user" names the person."""
-    before, nameless, after = text.rpartition(NAMELESS)
-    begins = nameless and (not before or before.endswith(". "))
-    return f"{before}{called[:1].upper()}{called[1:]}{after}" if begins else text
 
 
 def tell_insight(summary: str) -> str:

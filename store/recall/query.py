@@ -34,7 +34,7 @@ class RecallQuery:
     turn of `user`. `as_of` hides units that happened later, `known_at` units that were recorded later: a text that was
     corrected since is restored from the log as it was then; facts that ended by the correction stay ended. `without`
     names arms, rules, "names", "reflections", "directives" or "rerank" that are left out, to measure what each
-    contributes.
+    contributes. `tells_users`: units of several users bear the names that these state as their own.
     """
 
     bank: str
@@ -62,6 +62,7 @@ class RecallQuery:
     merged: bool = False
     helpful: bool = False
     without: Sequence[str] = ()
+    tells_users: bool = False
 
     @property
     def most(self) -> int:

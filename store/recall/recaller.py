@@ -44,6 +44,7 @@ from store.recall.supersession import (
 )
 from store.recall.time_arm import TimeArm
 from store.recall.told_times import resolve_times
+from store.recall.users import name_users
 from store.recall.vector_writeback import VectorWriteback
 from store.tenancy.languages import Languages
 from store.text.times import find_spans
@@ -203,6 +204,7 @@ class Recaller:
         room = query.count_room(settings.answer_tokens)
         directives, standing = await select_directives(state.directives, room, settings, query.form, self._counter)
         best = [one for one in items[: query.most] if query.min_score is None or one.score >= query.min_score]
+        best = await name_users(self._database, state, best)
         weights = {word: state.statistics.idf(word) for word in state.question.words}
         printer = AnswerPrinter.of(query.form, best, merged=query.merged)
         left = None if room is None else room - standing

@@ -392,4 +392,11 @@ async def test_what_another_user_said_is_told_a_turn_as_that_users(quiet: World)
     nobody = (await ana.http.post("/api/v1/turns/before", json={**body, "user_id": None})).json()
     assert "Cleo 12:00: cats and dogs sleep" in nobody["input_items"][1]["content"][0]["text"]
     assert "another user" not in nobody["input_items"][1]["content"][0]["text"]
+    recalled = (await ana.http.post("/api/v1/recall", json={"query": "cats?", "reference": "lines"})).json()
+    block = recalled["reference"]["content"]
+    assert " Ben 12:00: cats eat everything" in block
+    assert " user 12:00: cats purr" in block
+    assert {one["name"] for one in recalled["results"] if one["text"].startswith("cats e")} == {"Ben"}
+    his = {"query": "cats?", "reference": "lines", "user_id": "u-ben"}
+    assert "user 12:00: cats eat" in (await ana.http.post("/api/v1/recall", json=his)).json()["reference"]["content"]
     await ana.http.aclose()

@@ -58,7 +58,7 @@ class Recalled(SparseShape):
     role: str | None
     """role of the speaker; null: it has none"""
     name: str | None
-    """name of the speaker; null: none is known"""
+    """name of the speaker, or in a bank of several users the name that the user states; null: none is known"""
     occurred_at: datetime
     """when it happened, in UTC"""
     arms: tuple[str, ...]
