@@ -47,6 +47,8 @@ def explain_errors(
         field = find_field(model, names)
         if detail["type"] == "extra_forbidden":
             yield SettingProblem(key, "there is no such setting" + _suggest_name(model, names), origin)
+        elif detail["type"] in {"model_type", "dict_type"}:
+            yield SettingProblem(key, "must be a mapping of settings", origin)
         elif field is None or is_section(field):
             yield SettingProblem(key, detail["msg"].removeprefix("Value error, "), origin)
         else:

@@ -40,8 +40,32 @@ ALIASES = {
 }
 
 
+class _RepeatedKey(Exception):
+    """A mapping of a file has a key twice; the text says which."""
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON file; raises _RepeatedKey, where JSON itself would drop the first of two values."""
+    found = dict[str, Any]()
+    for name, value in pairs:
+        if name in found:
+            raise _RepeatedKey(f"has the key {name} twice")
+        found[name] = value
+    return found
+
+
 class _Yaml(yaml.SafeLoader):
-    """A YAML loader for which only true and false are booleans, so that `mode: off` is text."""
+    """A YAML loader for which only true and false are booleans, so that `mode: off` is text. No key stands twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Return a mapping of the file; raises _RepeatedKey, where YAML itself would drop the first of two sections."""
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise _RepeatedKey(f"has the key {key.value} twice (line {key.start_mark.line + 1})")
+            seen.add(str(key.value))
+        return node
 
 
 _Yaml.yaml_implicit_resolvers = {
@@ -97,8 +121,10 @@ def read_secret_files(tree: type[BaseModel], environ: Mapping[str, str]) -> Mapp
         del plain[name]
         try:
             plain.setdefault(name_variable(key), Path(path).read_text(encoding="utf-8").strip())
-        except (OSError, UnicodeDecodeError):
-            problems.append(SettingProblem(key, "is in a file that cannot be read", f"environment {name}"))
+        except (OSError, UnicodeDecodeError) as error:
+            # Not the path: somebody may have put the secret itself there.
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            problems.append(SettingProblem(key, f"is in a file that cannot be read: {why}", f"environment {name}"))
     if problems:
         raise SettingsError(tuple(problems))
     return plain
@@ -151,7 +177,10 @@ def read_config_file(path: Path) -> SettingsLayer:
     problem = ""
     try:
         text = path.read_text(encoding="utf-8")
-        values = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Yaml)  # noqa: S506 - a SafeLoader
+        if path.suffix == ".json":
+            values = json.loads(text, object_pairs_hook=_refuse_repeated_keys)
+        else:
+            values = yaml.load(text, _Yaml)  # noqa: S506 - a SafeLoader
     except OSError as error:
         problem = error.strerror or "cannot be read"
     except UnicodeDecodeError:
@@ -161,6 +190,8 @@ def read_config_file(path: Path) -> SettingsLayer:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = "is not YAML" + (f" (line {mark.line + 1}, column {mark.column + 1})" if mark else "")
+    except _RepeatedKey as error:
+        problem = str(error)
     except RecursionError:
         problem = "is nested too deeply"
     if not problem and not isinstance(values, dict | None):
@@ -191,13 +222,17 @@ def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
 def merge_layers(tree: type[BaseModel], stack: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values of all layers, merged key by key with later ones taking precedence, and each key's source.
 
-    A null counts where the setting may be null (`maintenance.*_days`); elsewhere it is as if it were not there.
+    A null counts where the setting may be null (`maintenance.*_days`); elsewhere it is as if it were not there. So is
+    an empty folder (`AFTERTURN_DATA=`), which would be the working folder.
     """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in stack:
         for names, value in flatten_values(layer.values):
-            if value is None and not (layer.origin != OPTION and _may_be_null(find_field(tree, names))):
+            found = find_field(tree, names)
+            if value is None and not (layer.origin != OPTION and _may_be_null(found)):
+                continue
+            if value == "" and found is not None and found.annotation is Path:
                 continue
             _set_nested_value(merged, names, value)
             origins[".".join(names)] = layer.origin_of(".".join(names))

@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.ports import find_free_port, is_free
+from deploy.local.ports import find_bind_error, find_free_port
 from embeddings.loopback import is_loopback
 from producers.settings import PluginSettings
 
@@ -69,8 +69,11 @@ def find_address(settings: PluginSettings, *, shared: bool = False) -> ListenAdd
     if not settings.tenant:
         raise ValueError("plugin.tenant: the plugin has no keys: say whose memories it serves (--tenant NAME)")
     address = parse_listen(settings.listen)
-    if not shared and address.path is None and not is_free(address.port, address.host):
-        raise ValueError(f"plugin.listen: {address.host}:{address.port} is in use: choose another address")
+    error = None if shared or address.path is not None else find_bind_error(address.port, address.host)
+    if error:
+        raise ValueError(
+            f"plugin.listen: {address.host}:{address.port}: {error.strerror}: choose another address of this machine"
+        )
     return address
 
 

@@ -1,5 +1,6 @@
 """The entry point of `afterturn`: Ctrl-C ends the process cleanly, even while a command is still being imported."""
 
+import errno
 import os
 import signal
 import sys
@@ -10,19 +11,45 @@ from typing import Any
 
 #: The exit status of an interrupted process, as in shells.
 INTERRUPTED = 130
+#: A write that fails so, for example on a full disk, is told in one line.
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def main() -> None:
     """Run the command line; exit 0 on success, 1 on failure, 2 for wrong usage or a missing stack."""
+    _open_closed_streams()
     with _exit_on_interrupt():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
         from deploy.components.process_setup import forbid_core_dumps  # noqa: PLC0415
 
         forbid_core_dumps()
         command = app.build_requested_cli(sys.argv[1:])
-    with suppress(KeyboardInterrupt):  # Ctrl-C before the command handles it
+    with suppress(KeyboardInterrupt), _exit_on_unwritable_output():  # Ctrl-C before the command handles it
         command()
     sys.exit(INTERRUPTED)
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for each standard stream that is closed (`>&-`): no file or socket takes its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
+
+
+@contextmanager
+def _exit_on_unwritable_output() -> Iterator[None]:
+    """Exit 1 with a message where a write fails, as to standard output on a full disk; a closed pipe is typer's."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what the interpreter flushes at its end
+        print(f"afterturn: the output, or a file, cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
 
 
 @contextmanager

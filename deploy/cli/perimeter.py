@@ -24,7 +24,7 @@ from deploy.cli.plugin_environment import (
     plugin_address,
 )
 from deploy.cli.processes import ConfigOption
-from deploy.local.ports import find_free_port, is_free
+from deploy.local.ports import find_bind_error, find_free_port
 from deploy.observability import logs
 from deploy.settings import LogSettings
 from producers.perimeter.audit import AuditFile
@@ -90,8 +90,8 @@ def perimeter_command(
         raise exit_with("--recall-memory is a tool of --mcp: give both", 2)
     model = create_model(config) if embedder else None
     host, port = _parse_address(listen)
-    if not is_free(port, host):
-        raise exit_with(f"--listen {listen}: something listens there already", 1)
+    if error := find_bind_error(port, host):
+        raise exit_with(f"--listen {listen}: {error.strerror}: choose another address of this machine", 1)
     described = describe_workspaces(workspaces)
     database = os.environ.get("DATABASE_URL", "")
     if not database and "workspaces" not in described:

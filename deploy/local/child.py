@@ -124,8 +124,16 @@ def start_child(child: Child) -> subprocess.Popen[bytes]:
         if child.ready(process.pid):
             return process
         time.sleep(POLL_SECONDS)
+    late = process.returncode is None
     stop_child(child, process)
-    raise StartFailed(f"{child.name} was not ready (exit {process.returncode})\n{child.last_words()}".strip())
+    raise StartFailed(describe_failed_start(child, late=late))
+
+
+def describe_failed_start(child: Child, *, late: bool) -> str:
+    """Return why a child did not start: it was too `late`, or ended; then where its log is, and the log's end."""
+    how = f"was not ready within {child.ready_seconds:g} s" if late else "ended before it was ready"
+    where = f"; its log is {child.log}" if child.log else ""
+    return f"{child.name} {how}{where}\n{child.last_words()}".strip()
 
 
 def stop_child(child: Child, process: subprocess.Popen[bytes]) -> int:

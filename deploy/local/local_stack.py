@@ -1,8 +1,8 @@
 """Runs the whole product on one machine: embedded servers, API and workers under one supervisor."""
 
 import asyncio
+import errno
 import os
-import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ from deploy.local.stack import FILE, Stack, StackProcess
 from deploy.local.supervisor import RunningChild, Supervisor
 from deploy.notices import Say
 from deploy.observability.disk_space import guard_disk
-from deploy.observability.samples import reserve_file
+from deploy.observability.samples import NO_SPACE, clear_samples, reserve_file
 from deploy.settings import Settings
 
 #: `Any`, because prometheus_client has no annotations for it.
@@ -77,7 +77,7 @@ PORTS_TRIED = 5
 
 
 class PortInUse(Exception):
-    """The API's port is in use, or the memory plugin cannot listen at its configured address."""
+    """The API cannot listen on its port, or the memory plugin not at its configured address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,14 @@ class LocalStack:
 
         No process is left running. Raises FolderInUse, FolderUnusable, PortInUse or StartFailed when it cannot start.
         """
+        try:
+            return self._run()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise FolderUnusable(f"{self._data} has no space left: free some, or choose another --data") from error
+
+    def _run(self) -> int:
         _make_folder(self._data)
         self._lock_folder(self._data)
         try:
@@ -254,21 +262,29 @@ class LocalStack:
 
     def _free_port(self) -> int:
         host, port = self._settings.api.host, self._settings.api.port
-        if port == 0:
-            return ports.find_free_port()
-        if not ports.is_free(port, host):
-            raise PortInUse(
-                f"port {port} is taken{ports.describe_port_user(port)}: "
-                "choose another with --port N, or --port 0 for a free one"
-            )
-        return port
+        if error := ports.find_bind_error(port, host):
+            raise PortInUse(_describe_bind_error(error, host, port))
+        return port or ports.find_free_port()
 
     def _count_deaths(self) -> DeathCounter:
         folder = self._settings.metrics_dir
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
+        try:
+            clear_samples(folder)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise
+            raise FolderUnusable(f"{folder} (metrics_dir) cannot be written: {error.strerror}") from error
         names = ["postgres", "valkey", "api", *(f"worker-{n}" for n in range(1, self._worker_count + 1))]
         return DeathCounter(folder, names)
+
+
+def _describe_bind_error(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        user = ports.describe_port_user(port)
+        return f"port {port} is taken{user}: choose another with --port N, or --port 0 for a free one"
+    if error.errno == errno.EACCES:
+        return f"port {port} is for root alone: choose one from 1024 on with --port N"
+    return f"{host} (api.host) is no address of this machine ({error.strerror}): set it to one, as 127.0.0.1 or 0.0.0.0"
 
 
 async def _run_chore(chore: Callable[..., Awaitable[None]], *arguments: object) -> None:

@@ -1,6 +1,7 @@
 """Finds free TCP ports on loopback, and the process that uses one."""
 
 import atexit
+import errno
 import secrets
 import socket
 import sys
@@ -21,14 +22,24 @@ _reserved: deque[socket.socket] = deque()
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     """Return whether a server could listen on a port now."""
+    return find_bind_error(port, host) is None
+
+
+def find_bind_error(port: int, host: str = LOOPBACK) -> OSError | None:
+    """Return why no server can listen on a port now; None where one can.
+
+    EADDRINUSE: another process does; EACCES: the port is for root; any other: `host` is no address of this machine.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+        except UnicodeError:
+            return OSError(errno.EADDRNOTAVAIL, "not a host name")
+    return None
 
 
 def find_free_port() -> int:

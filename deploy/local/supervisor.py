@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deploy.local.child import Child, kill_process_group
+from deploy.local.child import Child, describe_failed_start, kill_process_group
 from deploy.local.errors import StartFailed
 from deploy.notices import Say
 from deploy.observability.samples import NO_SPACE
@@ -136,6 +136,7 @@ class _ChildSupervisor:
         self.child = child
         self._supervisor = supervisor
         self._process: asyncio.subprocess.Process | None = None
+        self._late = False
         self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep_running())
@@ -152,7 +153,7 @@ class _ChildSupervisor:
         await asyncio.wait({self._ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not self._ready.done():
             self._task.result()
-            raise StartFailed(f"{self.child.name} ended before it was ready\n{self.child.last_words()}".strip())
+            raise StartFailed(describe_failed_start(self.child, late=self._late))
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """End the restarts, then stop the child: by each of its stop signals in turn, finally by SIGKILL."""
@@ -197,7 +198,8 @@ class _ChildSupervisor:
         """Start the child and wait for its death; return how it ended, as text."""
         process = await self._spawn()
         self._supervisor.changed()
-        if not await self._becomes_ready(process):
+        self._late = not await self._becomes_ready(process)
+        if self._late:
             kill_process_group(process.pid)
         status = await self._end_of(process)
         kill_process_group(process.pid)  # its own children end with it

@@ -35,6 +35,18 @@ def share_samples(folder: Path) -> bool:
     return True
 
 
+def clear_samples(folder: Path) -> None:
+    """Make the folder of samples where it is missing, and delete the samples in it, but no other file.
+
+    Raises OSError where it cannot be written.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place in (folder, folder / API_SAMPLES, folder / WORKER_SAMPLES):
+        for name in (SERVED, *(f"{kind}_*.db" for kind in KINDS)):
+            for path in place.glob(name):
+                path.unlink(missing_ok=True)
+
+
 def reserve_file(path: Path) -> None:
     """Create an empty file of samples with its disk space reserved; raises OSError, and leaves no file, on a full disk.
 

@@ -14,9 +14,11 @@ import pytest
 
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey
 from deploy.local.cluster import find_cluster
+from deploy.local.errors import FolderUnusable
+from deploy.local.local_stack import LocalStack
 from deploy.observability.metrics import merge_dead_samples
-from deploy.observability.samples import BYTES, share_samples
-from deploy.settings import LogFormat
+from deploy.observability.samples import BYTES, clear_samples, share_samples
+from deploy.settings import LogFormat, load_settings
 from tests.deploy.cli.test_live import up
 from tests.deploy.local.test_supervisor import Listener, run
 from tests.patience import PATIENCE_S, until
@@ -81,6 +83,28 @@ def test_a_process_that_starts_on_a_full_disk_keeps_its_samples(
     assert not list(small_disk.glob("*.db"))
 
 
+def test_a_new_start_deletes_samples_and_no_other_file_of_their_folder(tmp_path: Path) -> None:
+    """`metrics_dir` may be a folder that others use, as /dev/shm."""
+    kept = [tmp_path / "letter.txt", tmp_path / "others.db", tmp_path / "api" / "notes.txt", tmp_path / "deep" / "x.db"]
+    gone = [tmp_path / "counter_1.db", tmp_path / "api" / "gauge_livemax_2.db", tmp_path / "worker" / "served"]
+    for path in (*kept, *gone):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+    clear_samples(tmp_path)
+    assert [path.exists() for path in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_start_on_a_full_disk_names_the_data_folder(small_disk: Path, there: bool) -> None:  # noqa: FBT001
+    data = small_disk / "data"
+    if there:
+        data.mkdir()
+    fill(small_disk)
+    stack = LocalStack(load_settings({}, overrides={"data": data}).settings, worker_count=1, say=print, ready=print)
+    with pytest.raises(FolderUnusable, match=f"^{data} has no space left: free some, or choose another --data$"):
+        stack.run()
+
+
 def test_what_the_dead_counted_waits_for_space(small_disk: Path) -> None:
     command = [sys.executable, "-P", "-c", COUNTING, str(small_disk)]
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
@@ -98,7 +122,7 @@ def test_what_the_dead_counted_waits_for_space(small_disk: Path) -> None:
 def test_a_log_line_that_cannot_be_written_fails_no_call() -> None:
     script = (
         "import structlog, sys; from deploy.observability import logs;"
-        "from deploy.settings import LogFormat, LogSettings;"
+        "from deploy.settings import LogFormat, load_settings, LogSettings;"
         "logs.configure_logging(LogSettings(format=LogFormat(sys.argv[1])));"
         "structlog.get_logger().error('x'); print('alive')"
     )

@@ -1,6 +1,7 @@
 """Settings: three layers, one tree, and errors that name everything but the value."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,40 @@ def test_a_file_that_cannot_be_read_is_named_without_its_text(tmp_path: Path, na
     file = tmp_path / name
     file.write_bytes(content)
     assert list(problems({}, file)) == [str(file)]
+
+
+@pytest.mark.parametrize(
+    "name,text",
+    [
+        ("a.yaml", "api: {port: 8301}\nlog: {level: debug}\napi: {host: 0.0.0.0}\n"),
+        ("a.yaml", "api:\n  port: 8301\n  port: 8302\n"),
+        ("a.json", '{"api": {"port": 8301}, "api": {"host": "0.0.0.0"}}'),
+    ],
+)
+def test_a_key_that_a_file_has_twice_is_refused_and_drops_no_section(tmp_path: Path, name: str, text: str) -> None:
+    file = written(tmp_path, text, name)
+    told = problems({}, file)[str(file)]
+    assert re.search(r"has the key (api|port) twice( \(line 3\))?$", told)
+
+
+def test_a_folder_that_is_empty_is_as_if_not_set_and_never_the_working_folder(tmp_path: Path) -> None:
+    loaded = load_settings({"AFTERTURN_DATA": "", "AFTERTURN_METRICS_DIR": ""}, config=written(tmp_path, 'data: ""\n'))
+    assert loaded.settings.data == load_settings({}).settings.data
+    assert loaded.settings.metrics_dir == loaded.settings.data / "metrics"
+    assert loaded.origins == {}
+
+
+def test_a_secret_whose_file_cannot_be_read_says_why_and_not_where() -> None:
+    """Who confuses the two variables gives the secret itself as the path."""
+    told = problems({"AFTERTURN_DATABASE__URL_FILE": f"/{SECRET}"})["database.url"]
+    assert told.endswith(
+        "(environment AFTERTURN_DATABASE__URL_FILE): is in a file that cannot be read: No such file or directory"
+    )
+
+
+def test_a_section_that_is_no_mapping_is_refused_in_words_of_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "worker: 3\n")
+    assert problems({}, file)["worker"] == f"worker (file {file}): must be a mapping of settings"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

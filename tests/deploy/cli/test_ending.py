@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -98,3 +100,30 @@ def test_no_import_swallows_an_interrupt(name: str, before: str) -> None:
     script = SWALLOWS.format(name=name, before=before)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+PRINTS = """
+import sys
+from deploy.cli import app, main
+
+app.build_cli, sys.argv = lambda *_names: lambda: print("{}"), ["afterturn", "status"]
+main()
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+def test_output_that_finds_no_space_is_one_line_of_error_and_status_1() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([sys.executable, "-c", PRINTS], stdout=full, stderr=PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "afterturn: the output, or a file, cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_command_whose_output_is_closed_does_its_work(tmp_path: Path, closed: int) -> None:
+    done = tmp_path / "done"
+    work = f"import pathlib, sys; print(sys.stdout.isatty(), file=sys.stderr); pathlib.Path({str(done)!r}).touch()"
+    script = PRINTS.replace('print("{}")', f"exec({work!r})")
+    shell = f'exec "$0" -c "$1" {closed}>&-'
+    ended = subprocess.run(["sh", "-c", shell, sys.executable, script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, done.exists()) == (130, True), ended.stderr

@@ -3,11 +3,14 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from deploy.local import ports
+from deploy.local.local_stack import LocalStack, PortInUse
 from deploy.local.ports import LOOPBACK, find_free_port, is_free
+from deploy.settings import load_settings
 
 FIND = "from deploy.local import ports; ports.FIRST = ports.LAST = {port}; print(ports.find_free_port())"
 
@@ -52,3 +55,14 @@ def test_a_port_in_use_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not is_free(port)
         with pytest.raises(OSError, match="no free port"):
             find_free_port()
+
+
+@pytest.mark.parametrize("port", [0, 8300])
+@pytest.mark.parametrize("host", ["203.0.113.7", "a..b"])
+def test_a_host_of_another_machine_is_named_and_no_port_is_said_to_be_taken(
+    tmp_path: Path, host: str, port: int
+) -> None:
+    settings = load_settings({}, overrides={"data": tmp_path, "api": {"host": host, "port": port}}).settings
+    stack = LocalStack(settings, worker_count=1, say=print, ready=print)
+    with pytest.raises(PortInUse, match=rf"^{host} \(api\.host\) is no address of this machine \(.+\): set it to one"):
+        stack.run()

@@ -104,7 +104,8 @@ async def test_a_child_that_dies_before_it_was_ever_ready_is_an_error_with_its_l
         ready=lambda _pid: False,
         log=tmp_path / "broken.log",
     )
-    with pytest.raises(StartFailed, match="the port is taken"):
+    told = rf"^broken ended before it was ready; its log is {tmp_path}/broken\.log\nthe port is taken$"
+    with pytest.raises(StartFailed, match=told):
         await run(listener, lambda: listener.supervisor.start(child))
     assert listener.deaths == []
 
@@ -118,7 +119,7 @@ async def test_a_child_that_is_not_ready_in_time_is_an_error_and_is_gone() -> No
         return False
 
     late = Child(name="slow", argv=("sleep", "60"), ready=never, ready_seconds=0.5)
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartFailed, match=r"^slow was not ready within 0\.5 s$"):
         await run(listener, lambda: listener.supervisor.start(late))
     [pid] = asked
     assert not psutil.pid_exists(pid)
