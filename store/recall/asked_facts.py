@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from store.text.pattern_tables import fill_pieces
 from store.text.rules.pattern_tables import Patterns, read_pieces, read_table
 from store.text.rules.rule import any_of
-from store.text.rules.vocabulary import RELATION_WORDS
+from store.text.rules.vocabulary import people_nouns
 
 #: Characters of a question that are read for this, from its beginning.
 _LONGEST = 256
@@ -33,7 +33,7 @@ class AskedFacts:
 
 
 _TABLE = read_table("asked_facts")
-_PIECES = read_pieces(_TABLE, {"RELATIONS": any_of(RELATION_WORDS)})
+_PIECES = read_pieces(_TABLE, {"RELATIONS": any_of(people_nouns())})
 _PATTERN = Patterns("asked_facts", **_PIECES)
 _KINDS: Sequence[tuple[re.Pattern[str], tuple[str, ...]]] = [
     (re.compile(rf"\b(?:{fill_pieces('|'.join(one['phrases']), _PIECES)})\b"), tuple(one["facts"]))

@@ -46,6 +46,7 @@ from store.text.rules.told_values import (
     read_stated_value,
 )
 from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, is_count, is_name, tell_kind, tell_kind_of
+from store.text.rules.vocabulary import people_nouns
 from store.text.terms import analyse_text
 
 #: Most characters of a text, words of a sentence and sentences of a text that are read: what is longer tells a story.
@@ -231,8 +232,6 @@ _DROPPED = frozenset({"the", "a", "an", ","})
 _STRONG, _WEAK, _ENDS = (
     tuple(tuple(one.split()) for one in _TABLE["phrases"][kind]) for kind in ("strong", "weak", "ends")
 )
-
-
 _CEASES = frozenset({"stopped", "quit", "ceased"})
 _TAKES_BACK = (("instead", "of"), ("rather", "than"))
 _NOT_SO = (",", "not")
@@ -253,13 +252,10 @@ _COPULAS = frozenset({"is", "are", "am"})
 _BEFORE_PLACE, _AIDS = PLACED | {"to"}, frozenset({"use", "prefer"})
 _NAMING = frozenset({"called", "named"})
 _VALUED, _CHOSEN = word_list("change", "valued"), word_list("change", "chosen")
-_MANY = (word_list("people", "person") | word_list("people", "animal") | word_list("change", "many")) - word_list(
-    "change", "single"
-)
+_MANY = (people_nouns() | word_list("change", "many")) - word_list("change", "single")
 _ATTITUDES, _PLANNED, _ONCE = (word_list("change", kind) for kind in ("attitude", "planned", "past"))
 # A sentence that joins two things keeps one of them, and what was stays so.
 _NOT_ALONE = frozenset({"and", "or", "was", "were", "had", "did"})
-_PEOPLE = word_list("people", "person") | word_list("people", "animal")
 _ARRANGEMENTS = frozenset({"order", "booking", "reservation", "subscription", "appointment", "whole", "entire"}) | {
     *("trip", "holiday", "flight", "visit", "tour", "show", "concert", "tickets")
 }
@@ -669,7 +665,7 @@ def _leaves_value(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     copula = before[-1] in _COPULAS
     if not (copula or before[-1] in _BEFORE_VALUE or (before[0] in _FIRST and at >= SOME)):
         return False
-    foreign = _PEOPLE.intersection(old.words) - set(new.words)
+    foreign = people_nouns().intersection(old.words) - set(new.words)
     if foreign and not (
         (copula or old.words[1] in _ARRANGED) and all(old.names[at:end]) and _KIN.isdisjoint(old.words)
     ):
@@ -691,7 +687,7 @@ def _list_subject(before: Sequence[str], *, copula: bool) -> Iterator[str]:
 
 def _chooses_otherwise(new: Sentence, told: ToldChange, old: Sentence) -> bool:
     """Return whether an earlier sentence states another choice for the same: "for the table", "the table will be"."""
-    foreign = analyse_text(" ".join(_PEOPLE.intersection(old.words))).counts.keys() - set(new.terms)
+    foreign = analyse_text(" ".join(people_nouns().intersection(old.words))).counts.keys() - set(new.terms)
     if not told.about or foreign or set(told.chosen) <= set(old.words):
         return False
     at = find_phrase(new.words, told.chosen)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from store.text.rules.rule_tables import read_rules
-from store.text.rules.vocabulary import RELATION_WORDS
+from store.text.rules.vocabulary import people_nouns
 
 _LISTS, _FACTS, _GERMAN = map(read_rules, ("list_rules", "fact_rules", "german_rules"))
 _DENIALS = read_rules("denial_rules", _FACTS)
@@ -36,7 +36,7 @@ def _iterate_list_phrases() -> Iterator[tuple[str, str]]:
         groups = rule.opening.groupindex
         if rule.many and rule.key is None and "key" not in groups:
             phrase = rule.says.removeprefix("{who}").removesuffix("{value}.")
-            for relation in RELATION_WORDS if "relation" in groups else ("",):
+            for relation in people_nouns() if "relation" in groups else ("",):
                 yield rule.fact_id.format(relation=relation), phrase.format(relation=relation)
 
 

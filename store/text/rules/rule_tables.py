@@ -32,13 +32,13 @@ from store.text.rules.rule import (
     compile_value,
 )
 from store.text.rules.rule_values import ENDS
-from store.text.rules.vocabulary import RELATION_WORDS
+from store.text.rules.vocabulary import people_nouns
 
 _PIECES: Mapping[str, str] = {
     "BEGINS": BEGINS,
     "HAVE_JUST": HAVE_JUST,
     "I_HAVE_JUST": I_HAVE_JUST,
-    "RELATIONS": any_of(RELATION_WORDS),
+    "RELATIONS": any_of(people_nouns()),
 }
 _DEFAULTS: Mapping[str, Any] = {
     "fact": "user_@KIND@",

@@ -4,8 +4,6 @@ from functools import cache, lru_cache
 
 from store.text.rules.gazetteer import name_list, word_list
 
-#: What stands between "my" and the name of a person or an animal.
-RELATION_WORDS = word_list("people", "person") | word_list("people", "animal")
 _SHORTEST_STEM = 3
 _ENDINGS = (
     *(("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ied", "y")),
