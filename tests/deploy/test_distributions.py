@@ -78,7 +78,8 @@ def test_only_the_commands_that_say_so_import_the_laboratory_and_the_kit() -> No
     needing = {
         module
         for module, file in list_modules("afterturn")
-        if any(f"{one}.".startswith((f"{LAB.package}.", f"{KIT.package}.")) for one in packaging.find_modules(file))
+        if any(needs.package in file.read_text(encoding="utf-8") for needs in (LAB, KIT))
+        and any(f"{one}.".startswith((f"{LAB.package}.", f"{KIT.package}.")) for one in packaging.find_modules(file))
     }
     said = {f"deploy.cli.{command.place.partition(':')[0]}" for command in COMMANDS.values() if command.needs}
     assert needing == said | {OF_BENCH}
