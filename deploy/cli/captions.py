@@ -91,7 +91,7 @@ def _split_blocks(lines: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _read_block(block: Sequence[Line]) -> list[_Cue] | BadLine:
-    """Return the cues of a block: one, or several where blank lines are missing; none where nobody speaks in it."""
+    """Return the cues of a block: one, several where blank lines are missing, or none without spoken words."""
     told = [line.text or "" for line in block]
     begins = [nth for nth, text in enumerate(told) if _TIMING.fullmatch(text)]
     if _NOTES.match(told[0]) or (not begins and _SIGNATURE.fullmatch(told[0])):

@@ -105,7 +105,7 @@ def _holds_objects(document: bytes) -> bool:
 
 
 def _find_unrecognised(conversations: Sequence[Conversation]) -> str:
-    """Return why nobody speaks in any of the messages; empty where somebody does, or there are none."""
+    """Return why no message has a speaker; empty where one has, or there are no messages."""
     problem = ""
     for one in conversations:
         for _, value in one.messages:

@@ -37,7 +37,7 @@ _SAID_IN_DISCORD = frozenset(
 _SAID_IN_SLACK = frozenset(
     {"bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment"}
 )
-#: Types of the records of Gemini CLI, and of the events of Copilot CLI, in which somebody speaks.
+#: Types of the records of Gemini CLI, and of the events of Copilot CLI, that are messages.
 _SAID_IN_GEMINI_CLI = ("user", "gemini")
 _SAID_IN_COPILOT = ("user.message", "assistant.message")
 #: What Cline and Roo put around the words that a person typed, and what agents write beside these.
@@ -134,7 +134,7 @@ def _list_chats(value: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_said(message: Any) -> bool:
-    """Return whether somebody speaks in a message, as far as its program tells it by a type."""
+    """Return whether a record is a message, by the type that its program gives it."""
     if not isinstance(message, dict):
         return True
     kind, subtype, author = message.get("type"), message.get("subtype"), message.get("author")

@@ -2,7 +2,7 @@
 
 Zoom's saved captions have `[Kim] 10:00:05` before the words; their times count from the first one.
 Meet's document has `Kim: text` a line below headings that are times. Its English form is known by the sentence that
-Google puts into it. A summary before the transcript is nobody's words.
+Google puts into it. A summary before the transcript has no speaker and is left out.
 """
 
 import re

@@ -117,7 +117,7 @@ _REFUSED = (
     ),
     _Refused(
         lambda _, text: text.startswith(("BEGIN:VCALENDAR", "BEGIN:VCARD")),
-        "a calendar or a card of addresses, in which nobody speaks",
+        "a calendar or a card of addresses, which holds no messages",
     ),
     _Refused(
         lambda _, text: text.startswith(("{", "[")) and _OF_OPENAI.search(text[:4096]) is not None,

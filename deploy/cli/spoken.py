@@ -40,8 +40,8 @@ def build_spoken_turns(
 ) -> Iterator[Parsed]:
     """Yield a turn for each sentence or more that a person said, or each message; one without a name is a bad line.
 
-    Everybody in a recording is a person, whatever the name: nobody's words are an assistant's. A turn is named by who
-    said what and where in the recording, so that a longer one gives the old turns their old names.
+    Every speaker in a recording is a person under any name, never an assistant. A turn is named by its speaker, its
+    words and its place in the recording, so that a longer recording gives the old turns their old names.
     """
     names = TurnNames()
     for one in pieces if are_messages else _join_sentences(pieces):

@@ -42,7 +42,7 @@ from store.tenancy.spaces import Space
 
 #: The wire form's constants.
 HOST, SERVICE, VERSION = "lightapi.net", "genai", "0.1.0"
-#: Fields that say where and at which version, and are no part of what is changed.
+#: Fields that name the place and the version of a change, not its content.
 _PLACE = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
 #: Bytes that quotas are charged for a link or an entity beside its texts.
 _ROW_BYTES = 128

@@ -48,7 +48,7 @@ LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Lookups:
-    """What was looked up for the turns of a call: the whole name of each bank that was named, and documents."""
+    """Lookups shared by the turns of a call: the whole name of each named bank, and documents that exist."""
 
     banks: dict[str, str] = field(default_factory=dict)
     documents: set[tuple[str, UUID]] = field(default_factory=set)
@@ -66,7 +66,8 @@ class Intake:
 
         `offered_at`: when the agent handed it to a queue; the turn's time where it names none.
 
-        Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
+        Raises Invalid, TooLarge, PermissionDenied, NotFound, TurnConflict, TurnBusy, TurnErased, TurnEnded,
+        QuotaExceeded, RateLimited.
         """
         answer = (await self._accept(grant, [turn], offered_at))[0]
         if isinstance(answer, Appended):
@@ -124,14 +125,16 @@ class Intake:
         with time_call(len(values)):
             require_write(grant)
             known = _Lookups()
-            judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
+            judged = limit_call(
+                [await self._validate_turn(grant, value, known) async for value in _iterate_in_slices(values)]
+            )
             if len(judged) == 1 and isinstance(judged[0], NewTurn):
                 note_place(grant.host_id, judged[0].bank, judged[0].session_name, judged[0].turn_name)
             accepted = [replace(one, offered_at=offered_at) for one in judged if isinstance(one, NewTurn)]
             answers = iter(await self._append_in_pieces(grant, accepted))
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
-    async def _judge(self, grant: Grant, value: Any, known: _Lookups) -> Judged:
+    async def _validate_turn(self, grant: Grant, value: Any, known: _Lookups) -> Judged:
         """Return the validated turn, or the error that refuses it; adds what it looks up to `known`."""
         try:
             turn = await run_off_loop(measure_value(value), read_turn, value, self._settings)

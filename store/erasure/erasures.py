@@ -101,18 +101,18 @@ class Erasures:
         """
         async with self._database.tenant(host) as connection:
             if await requests.find_running(connection, host, target.kind, target.ids(host)[1]) is None:
-                await self._look(connection, host, target)
+                await self._require_target(connection, host, target)
             await admit_call(connection, host)
         with act_as_service():
             async with self._database.tenant(host) as connection:
-                opened = await self._open(connection, host, target)
+                opened = await self._write_request(connection, host, target)
         renew_call(self._clock())
         return opened
 
     async def run(self, host: UUID, erasure: UUID, within: timedelta | None = None) -> Receipt:
         """Continue an erasure until it is done, or for about `within`; return the receipt as of then."""
         until = None if within is None else self._clock() + within
-        while not await self._again(host, erasure):
+        while not await self._continue_after_deadlocks(host, erasure):
             if until is not None and self._clock() >= until:
                 break
         return await self.receipt(host, erasure)
@@ -147,10 +147,10 @@ class Erasures:
         """Return the receipt as `estimate` does, of about `within`; False: there is more to erase. Raises NotFound."""
         with act_as_service():
             async with self._database.tenant(host, undo=True) as connection:
-                await self._look(connection, host, target)
-                erasure = await self._open(connection, host, target)
+                await self._require_target(connection, host, target)
+                erasure = await self._write_request(connection, host, target)
                 until = None if within is None else self._clock() + within
-                while more := await self._step(connection, host, erasure):
+                while more := await self._erase_page(connection, host, erasure):
                     if until is not None and self._clock() >= until:
                         break
                 await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
@@ -161,7 +161,7 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             return await read_user_names(connection, host, identity.user_id(host, user), self._clock())
 
-    async def age(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
+    async def request_old_turns(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
         """Open the erasure of a bank's turns from before a time, a few thousand at most; return its id.
 
         None when there is none. `run` carries it out; call again for the rest.
@@ -170,7 +170,7 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             erasure.reached, erasure.upto = await find_old_turns(LockedBank(connection, erasure, bank), before)
         if erasure.reached == erasure.upto:
-            return await self._running_age(host, bank)
+            return await self._find_running_age(host, bank)
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK_LOG)
             await connection.execute(LOCK_BANK, {"bank": bank})
@@ -179,7 +179,7 @@ class Erasures:
             await requests.save_progress(connection, await requests.begin_request(connection, erasure))
         return erasure.erasure_id
 
-    async def ended(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
+    async def request_ended_units(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
         """Open the erasure of a bank's units that expired before a time; return its id, None when there is none."""
         erasure = Erasure(host, uuid4(), Kind.ENDED, bank, bank, self._clock(), upto=convert_to_microseconds(before))
         async with self._database.tenant(host) as connection:
@@ -192,14 +192,14 @@ class Erasures:
             await requests.save_progress(connection, await requests.begin_request(connection, erasure))
         return erasure.erasure_id
 
-    async def aged(self, host: UUID, bank: UUID, before: datetime) -> int:
-        """Return how many turns of a bank `age` would erase in all."""
+    async def count_old_turns(self, host: UUID, bank: UUID, before: datetime) -> int:
+        """Return how many turns of a bank `request_old_turns` would erase in all."""
         async with self._database.tenant(host) as connection:
             return await count_old(
                 LockedBank(connection, Erasure(host, bank, Kind.AGE, bank, bank, before), bank), before
             )
 
-    async def _running_age(self, host: UUID, bank: UUID) -> UUID | None:
+    async def _find_running_age(self, host: UUID, bank: UUID) -> UUID | None:
         async with self._database.tenant(host) as connection:
             return await requests.find_running(connection, host, Kind.AGE, bank)
 
@@ -214,23 +214,23 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             await requests.put_off(connection, host, erasure, self._clock() - STALLED_AFTER + wait)
 
-    async def _again(self, host: UUID, erasure: UUID) -> bool:
-        """Do one step, again after a deadlock; return whether the erasure is done."""
-        return await GO_ON.call(partial(self._on, host, erasure), retry_after_states(DEADLOCK))
+    async def _continue_after_deadlocks(self, host: UUID, erasure: UUID) -> bool:
+        """Continue an erasure by a page, repeated after a deadlock; return whether the erasure is done."""
+        return await GO_ON.call(partial(self._continue, host, erasure), retry_after_states(DEADLOCK))
 
-    async def _on(self, host: UUID, erasure: UUID) -> bool:
+    async def _continue(self, host: UUID, erasure: UUID) -> bool:
         with act_as_service():
             async with self._database.tenant(host) as connection:
-                if await self._step(connection, host, erasure):
+                if await self._erase_page(connection, host, erasure):
                     return False
-            return await self._end(host, erasure)
+            return await self._finish(host, erasure)
 
-    async def _look(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> None:
+    async def _require_target(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> None:
         bank, thing = target.ids(host)
         erasure = Erasure(host, uuid4(), target.kind, bank, thing, self._clock())
         await find_target(LockedBank(connection, erasure, bank or host), target)
 
-    async def _open(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> UUID:
+    async def _write_request(self, connection: AsyncConnection, host: UUID, target: ErasureTarget) -> UUID:
         """Write the request under locks, so that no write of the target is under way to the log; return its id."""
         bank, thing = target.ids(host)
         await connection.execute(LOCK_HOST if bank is None else LOCK_LOG, {"host": host})
@@ -257,7 +257,7 @@ class Erasures:
         await requests.save_progress(connection, erasure)
         return erasure.erasure_id
 
-    async def _step(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> bool:
+    async def _erase_page(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> bool:
         """Erase the next page; return whether there may be more."""
         await connection.execute(LOCK_LOG)
         erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
@@ -273,7 +273,7 @@ class Erasures:
         await requests.save_progress(connection, erasure)
         return more
 
-    async def _end(self, host: UUID, erasure_id: UUID) -> bool:
+    async def _finish(self, host: UUID, erasure_id: UUID) -> bool:
         """Recount the quota, refresh the planner's samples, and finish; False: more was requested meanwhile.
 
         Recount and refresh read much of the database. They hold no lock that writers take, and nothing of another host.

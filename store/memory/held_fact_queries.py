@@ -105,7 +105,7 @@ def _has_a_name(subject: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return the condition that a subject has a name, or is no user."""
     return or_(
         subject.not_like(inline(ID_LIKE)),
-        subject == bindparam("nobody", type_=Text),
+        subject == bindparam("nameless_user", type_=Text),
         subject == any_(_INTRODUCED),
         subject.in_(select(_NAMED.c.subject).where(*_STATED)),
     )

@@ -74,7 +74,7 @@ class FactQuestion:
             "is_known": self.is_known,
             "patterns": build_patterns(folded),
             "names": sorted(names - _IGNORED),
-            "nobody": str(user_id(host, None)),
+            "nameless_user": str(user_id(host, None)),
             "fresh_from": now - FRESH,
         }
 

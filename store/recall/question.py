@@ -99,8 +99,8 @@ def find_named_speakers(question: Question, speakers: Iterable[str]) -> frozense
 def find_asked_people(question: Question, speakers: Collection[str]) -> frozenset[str]:
     """Return the speakers whom the question names; where it names none and only people speak, its words for one.
 
-    "When did she move?" asks what one of two people said of herself; beside an agent it asks about somebody else. Of
-    questions of two sets with their names replaced by such words R@10 rose from .880 to .887 and from .655 to .674.
+    "When did she move?" asks about one of two speakers; beside an agent it asks about a third person. For
+    questions of two sets with such words in place of names, R@10 rose from .880 to .887 and from .655 to .674.
     """
     named = find_named_speakers(question, speakers)
     if named or len(speakers) <= 1 or not ROLES.isdisjoint(map(str.lower, speakers)):

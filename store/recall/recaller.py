@@ -199,7 +199,7 @@ class Recaller:
             state.degraded += [wrong] if wrong else []
             steps.done(RERANK)
         items = put_newer_first(items)
-        # Of what `UnderstandsSomeLanguages` says: to ask for a protocol takes as long as to rank three units.
+        # WHY not isinstance with the protocol `UnderstandsSomeLanguages`: that takes as long as ranking three units.
         understands: str | None = getattr(model, "understands", None)
         room = query.count_room(settings.answer_tokens)
         directives, standing = await select_directives(state.directives, room, settings, query.form, self._counter)

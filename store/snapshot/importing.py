@@ -99,7 +99,7 @@ class _ErasedElsewhere(ErasureTarget):
 
 
 class Imports:
-    """Imports of snapshots into tenants; each is a row, which says how far it came."""
+    """Imports of snapshots into tenants; each is a row with its progress."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -174,10 +174,10 @@ class Imports:
             if taker.taken.events and not taker.taken.problems:
                 await self._save(row, await self._erase(host, taker.taken))
             raise
-        return TakenBatch(await self._save(row, await self._erase(host, taker.taken)), _choose_told(taker.taken))
+        return TakenBatch(await self._save(row, await self._erase(host, taker.taken)), _choose_problems(taker.taken))
 
     async def finish(self, host: UUID, snapshot: UUID, expected: int) -> SnapshotRow:
-        """Make what derived state lacks, for about DERIVING_S; call again until the row is done.
+        """Complete derived state, for about DERIVING_S; call again until the row is done.
 
         `expected`: the number of events that the snapshot's last line tells. Raises NotFound; SnapshotRefused where
         another number was taken.
@@ -205,7 +205,7 @@ class Imports:
         return row
 
     async def _save(self, row: SnapshotRow, taken: Taken) -> SnapshotRow:
-        """Note how far an import came; the commit waits for the disk, and so covers what was appended before."""
+        """Save an import's progress; the commit waits for the disk, and so covers the appends before it."""
         async with self._database.tenant(row.host) as connection:
             held = await rows.read_row(connection, row.host, row.snapshot_id, lock=True)
             if held.place == row.place:
@@ -215,7 +215,7 @@ class Imports:
         return held
 
     async def _erase(self, host: UUID, taken: Taken) -> Taken:
-        """Erase what the snapshot says is erased and the target still holds; count it."""
+        """Erase things that the snapshot marks as erased and the target still has; count them."""
         for kind, bank, thing in dict.fromkeys(taken.to_erase):
             try:
                 target = _ErasedElsewhere(kind, bank_id=bank, thing=thing, name=str(thing))
@@ -258,7 +258,7 @@ class Imports:
             await rows.save_row(connection, held, self._clock())
 
 
-def _choose_told(taken: Taken) -> list[Problem]:
+def _choose_problems(taken: Taken) -> list[Problem]:
     problems = sorted(taken.problems, key=lambda one: one.event)
     failed = [one for one in problems if one.counter == "failed"][:MOST_TOLD]
     return sorted([*failed, *(one for one in problems if one.counter != "failed")], key=lambda one: one.event)

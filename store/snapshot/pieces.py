@@ -117,8 +117,8 @@ class BatchTaker:
         self._row, self._host = row, row.host
         self._mapped = None if row.mapping is None else MappedIds(database, row, rules)
         self._fail_fast, self._limited = fail_fast, limited
-        # Usually the log itself finds what it knows while it appends; elsewhere that is judged before.
-        self._judged = row.dry_run or limited
+        # Usually the append finds known events. A dry run and an import under quotas look them up before.
+        self._looks_up_known = row.dry_run or limited
         self._seen = set[tuple[str, int]]()
         self.taken = Taken(row.place)
 
@@ -151,7 +151,7 @@ class BatchTaker:
         if self._fail_fast and piece.counts["failed"]:
             raise _refuse_failed(piece)
         events = list(self._iterate_first(events, piece))
-        if self._judged:
+        if self._looks_up_known:
             events = await self._drop_known(events, piece)
         return piece, events, await _build_columns_of(events)
 
@@ -179,7 +179,7 @@ class BatchTaker:
         if not events:
             return
         try:
-            others = await append_absent(self._database, self._host, columns, unerased=not self._judged)
+            others = await append_absent(self._database, self._host, columns, unerased=not self._looks_up_known)
         except EventRefused as refused:
             if len(events) == 1:
                 self._note_refused(piece, events[0][0], refused)
@@ -188,7 +188,7 @@ class BatchTaker:
                 await self._append(piece, events[half], [column[half] for column in columns])
             return
         if others is None:
-            self._judged = True
+            self._looks_up_known = True
             kept = await self._drop_known(events, piece)
             await self._append(piece, kept, await _build_columns_of(kept))
             return

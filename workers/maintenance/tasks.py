@@ -187,7 +187,7 @@ def _retention_task(needs: Needs) -> Task:
     def scan(before: datetime) -> BankScan:
         async def erase(host: UUID, found: FoundBank) -> int | None:
             # One erasure takes only a part of a bank's old turns.
-            receipt = await _run_erasure(erasures, host, await erasures.age(host, found.bank_id, before))
+            receipt = await _run_erasure(erasures, host, await erasures.request_old_turns(host, found.bank_id, before))
             if receipt is None:
                 return None
             return receipt.counts.get("turns", 0) if receipt.done else 0
@@ -195,7 +195,9 @@ def _retention_task(needs: Needs) -> Task:
         return BankScan(pruning.next_host, pruning.next_bank, erase)
 
     async def count(before: datetime) -> int:
-        aged = [await erasures.aged(host, found.bank_id, before) async for host, found in scan(before).find_all()]
+        aged = [
+            await erasures.count_old_turns(host, found.bank_id, before) async for host, found in scan(before).find_all()
+        ]
         return sum(aged)
 
     return _age_task("said", needs, needs.settings.said_days, lambda before, place: scan(before).step(place), count)
@@ -222,7 +224,7 @@ def _ended_task(needs: Needs) -> Task:
     def scan(before: datetime) -> BankScan:
         async def erase(host: UUID, found: FoundBank) -> int | None:
             erasure = await (
-                erasures.ended(host, found.bank_id, before)
+                erasures.request_ended_units(host, found.bank_id, before)
                 if found.bank_name is None
                 else erasures.request(host, ErasureTarget(Kind.BANK, found.bank_name))
             )

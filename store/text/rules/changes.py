@@ -245,7 +245,7 @@ _OF_PERSONS = frozenset({"job", "trait"})
 _POINTING = frozenset({"it", "this", "that", "these", "those", "there"})
 _FOREIGN = (frozenset({"he", "him", "his"}), frozenset({"she", "her", "hers"}), frozenset({"they", "them", "their"}))
 _MOVERS = ("they",)
-# What may stand between somebody and the version of a thing that they use.
+# Verbs between a person and the version of a thing that they use.
 _HAS_VERSION = word_list("change", "using")
 _AUXILIARIES = frozenset({"do", "does", "did", "am", "is", "are", "will", "be", "can", "have", "has"})
 _COPULAS = frozenset({"is", "are", "am"})

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from store.text.pattern_tables import fill_pieces
 from store.text.rules.addresses import mask_spans
-from store.text.rules.facts import MINED_ROLE, SOMEBODY
+from store.text.rules.facts import MINED_ROLE, UNNAMED_SPEAKER
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
 from store.text.rules.pattern_tables import read_pieces, read_table
@@ -111,7 +111,7 @@ def end_fact(ending: Ending, fact_id: str, key: str, value: str, subject: str | 
         tier=Tier.L0,
         confidence=0.9,
         subject=subject,
-        statement=says.format(who=subject or SOMEBODY, kind=kind, value=value),
+        statement=says.format(who=subject or UNNAMED_SPEAKER, kind=kind, value=value),
         ordinal=ending.ordinal,
         span=ending.span,
         denied=True,
@@ -121,4 +121,4 @@ def end_fact(ending: Ending, fact_id: str, key: str, value: str, subject: str | 
 def take_back(ending: Ending, fact: ExtractedFact, subject: str | None) -> ExtractedFact:
     """Return the denial that ends a fact whose speaker takes it back."""
     denial = end_fact(ending, fact.fact_id, fact.key.casefold(), fact.value, subject)
-    return replace(denial, statement=f"{subject or SOMEBODY} did not mean it: {fact.statement}")
+    return replace(denial, statement=f"{subject or UNNAMED_SPEAKER} did not mean it: {fact.statement}")

@@ -45,7 +45,7 @@ _NAMES = frozenset({ValueShape.NAME, ValueShape.PLACE, ValueShape.KNOWN_PLACE})
 #: Shapes of values that are a name where they begin a clause.
 _NAMED = _NAMES | {ValueShape.THING}
 #: The subject of a fact whose speaker has no name.
-SOMEBODY = "The user"
+UNNAMED_SPEAKER = "The user"
 _ARTICLE_LENGTH = 4
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
 _ENDS = {ValueShape.THING: _PATTERN.thing_end, ValueShape.LIST: _PATTERN.list_end}
@@ -148,7 +148,7 @@ def _build_facts(
             tier=rule.tier,
             confidence=rule.confidence,
             subject=subject,
-            statement=rule.says.format(who=subject or SOMEBODY, value=value, **named),
+            statement=rule.says.format(who=subject or UNNAMED_SPEAKER, value=value, **named),
             ordinal=ordinal,
             span=span,
             denied=rule.denies,

@@ -26,7 +26,7 @@ def name_company(said: str) -> Sequence[str]:
 
 
 def name_employer(said: str) -> Sequence[str]:
-    """Return an employer, nothing where the words are a person's name or tell during what somebody works."""
+    """Return an employer; nothing for a person's name, or for an occasion during which a person works."""
     low = said.casefold()
     is_other = " " not in low and (is_given_name(low) or low.endswith(_ABSTRACT))
     return () if is_other and low not in name_list("organisations") else (said,)

@@ -7,7 +7,7 @@ from store.text.rules.runs import NameRun
 from store.text.rules.tokens import Token
 from store.text.rules.vocabulary import is_family_name, is_given_name, is_word
 
-_SOMEBODY = frozenset({"man", "woman", "guy", "lady", "boy", "girl", "person"})
+_PERSON_NOUNS = frozenset({"man", "woman", "guy", "lady", "boy", "girl", "person"})
 _OWNERS = frozenset({"my", "our", "his", "her", "their", "your", "the", "a", "an"})
 _ORIGINS = frozenset(
     {"is", "he's", "she's", "i'm", "they're", "we're", "am", "are", "was", "were", "originally", "comes"}
@@ -25,7 +25,7 @@ _DESCRIBED = (
 
 def kind_of_noun(noun: Token) -> MentionKind | None:
     """Return the kind that a noun stands for: "sister", "cat", "startup", "village", "band"."""
-    if noun.low in word_list("people", "person") or noun.low in _SOMEBODY:
+    if noun.low in word_list("people", "person") or noun.low in _PERSON_NOUNS:
         return MentionKind.PERSON
     return next((kind for file, section, kind in _DESCRIBED if noun.low in word_list(file, section)), None)
 

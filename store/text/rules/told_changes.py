@@ -196,14 +196,14 @@ _IN_CHARGE = tuple(
 _NO_HOLDER = frozenset({"me", "us", "you", "him", "her", "them", "a", "an", "the", "my", "our", "this", "that"})
 #: Fewest words of "owner of" and a thing, less one.
 SHORTEST_OF = 2
-#: Fewest words before "by" of what is held by somebody.
+#: Fewest words before "by" of a thing that a person holds.
 SHORTEST_HELD = 3
-#: Most words of who has a role; words that begin what is no role ("owns a car") or nobody in particular.
+#: Most words of the person with a role; words that begin no role ("owns a car"); words for no particular person.
 _MOST_OF_NAME = 3
 _NO_ROLE = frozenset(
     {"a", "an", "to", "by", "it", "them", "one", "two", "three", "some", "several", "many", "no", "up"}
 )
-_NOBODY = frozenset(
+_NO_PERSON = frozenset(
     {"he", "she", "it", "who", "that", "which", "nobody", "everybody", "everyone", "someone", "one", "not"}
 )
 
@@ -211,7 +211,7 @@ _NOBODY = frozenset(
 def turn_role(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
     """Return "Mateo owns billing" as "the owner of billing is Mateo", and whether it says who has such a role."""
     found = _find_role(lows)
-    if found and found.at <= _MOST_OF_NAME and _NOBODY.isdisjoint(lows[: found.at]) and found.thing < len(lows):
+    if found and found.at <= _MOST_OF_NAME and _NO_PERSON.isdisjoint(lows[: found.at]) and found.thing < len(lows):
         at, thing = found.at, found.thing
         end = next((nth for nth in range(thing, len(lows)) if lows[nth] in _CLAUSE or lows[nth] == "from"), len(lows))
         what = [*lows[thing:end], "is"]
@@ -274,7 +274,7 @@ def turn_named(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool
     what = lows[at + 2 :]
     if (
         not at
-        or lows[0] in _NOBODY | _POINTS
+        or lows[0] in _NO_PERSON | _POINTS
         or lows[at + 1 : at + 2] not in (["my"], ["our"])
         or not 0 < len(what) <= _MOST_OF_NAME
     ):

@@ -105,7 +105,7 @@ def read_new_value(sentence: Worded, *, changed: bool) -> ToldValue | None:
 
 
 def _read_new_one(sentence: Worded) -> ToldValue | None:
-    """Return the name of what somebody has anew: "we have got a new plumber, Kasia"; None if it says none."""
+    """Return the name of a new person or thing: "we have got a new plumber, Kasia"; None if the sentence has none."""
     words = sentence.words
     new = next((nth for nth in range(2, 4) if words[nth : nth + 1] == ("new",)), -1)
     if words[0] not in _FIRST or new < 0 or not _GOT.issuperset(words[1:new]):

@@ -38,7 +38,7 @@ async def test_old_turns_and_what_was_drawn_from_them_are_gone_and_young_ones_st
     await say(scene, 40, "Grimpen", "Xanthippe")
     await say(scene, 1, "Zebedee")
     await scene.crew.drain()
-    erasure = await scene.erasures.age(HOST, BANK, NOW - timedelta(days=30))
+    erasure = await scene.erasures.request_old_turns(HOST, BANK, NOW - timedelta(days=30))
     assert erasure is not None
     receipt = await scene.erasures.run(HOST, erasure)
     assert (receipt.done, receipt.kind, receipt.counts["turns"]) == (True, Kind.AGE, 2)
@@ -55,16 +55,16 @@ async def test_old_turns_and_what_was_drawn_from_them_are_gone_and_young_ones_st
 async def test_the_next_one_begins_where_the_last_one_ended_and_nothing_old_is_no_erasure(scene: Scene) -> None:
     await say(scene, 40, "Grimpen")
     before = NOW - timedelta(days=30)
-    assert await scene.erasures.aged(HOST, BANK, before) == 1
-    first = await scene.erasures.age(HOST, BANK, before)
-    assert await scene.erasures.age(HOST, BANK, before) == first
+    assert await scene.erasures.count_old_turns(HOST, BANK, before) == 1
+    first = await scene.erasures.request_old_turns(HOST, BANK, before)
+    assert await scene.erasures.request_old_turns(HOST, BANK, before) == first
     assert first is not None
     await scene.erasures.run(HOST, first)
-    assert await scene.erasures.aged(HOST, BANK, before) == 0
-    assert await scene.erasures.age(HOST, BANK, before) is None
+    assert await scene.erasures.count_old_turns(HOST, BANK, before) == 0
+    assert await scene.erasures.request_old_turns(HOST, BANK, before) is None
     await say(scene, 35, "Xanthippe")
-    assert await scene.erasures.aged(HOST, BANK, before) == 1
-    second = await scene.erasures.age(HOST, BANK, before)
+    assert await scene.erasures.count_old_turns(HOST, BANK, before) == 1
+    second = await scene.erasures.request_old_turns(HOST, BANK, before)
     assert second not in (None, first)
 
 

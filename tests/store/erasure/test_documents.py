@@ -64,11 +64,11 @@ async def test_an_old_document_stays_where_old_turns_go(scene: Scene) -> None:
     await hand_in(scene)
     await scene.world.append("s", "t", messages=dialogue("I am Grimpen.", "Hello."))
     await scene.crew.drain()
-    erasure = await scene.erasures.age(HOST, BANK, now() + timedelta(days=1))
+    erasure = await scene.erasures.request_old_turns(HOST, BANK, now() + timedelta(days=1))
     assert erasure is not None
     await scene.erasures.run(HOST, erasure)
     kept = await scene.world.sql(
         "select content from afterturn.agent_memory_unit_t where active and origin = 'document'"
     )
     assert [row.content for row in kept] == [TEXT]
-    assert await scene.erasures.aged(HOST, BANK, now() + timedelta(days=1)) == 0
+    assert await scene.erasures.count_old_turns(HOST, BANK, now() + timedelta(days=1)) == 0

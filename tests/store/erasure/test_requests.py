@@ -128,7 +128,7 @@ def dialogue_of(user: str, said: str, bank: str) -> NewTurn:
 
 async def step(scene: Scene, erasure: UUID) -> bool:
     async with scene.world.database.tenant(HOST) as connection:
-        return await scene.erasures._step(connection, HOST, erasure)
+        return await scene.erasures._erase_page(connection, HOST, erasure)
 
 
 async def test_trying_counts_what_doing_does_and_writes_nothing(scene: Scene) -> None:

@@ -267,7 +267,7 @@ async def test_the_erasure_of_a_user_that_was_cut_off_goes_on_where_it_was(scene
     parts = set()
     for _ in range(4):
         async with scene.world.database.tenant(HOST) as connection:
-            await scene.erasures._step(connection, HOST, erasure)
+            await scene.erasures._erase_page(connection, HOST, erasure)
         running = await scene.world.sql("select erasure_id from afterturn.erasure_t where status = 'running'")
         parts |= {row.erasure_id for row in running} - {erasure}
     assert len(parts) > 1

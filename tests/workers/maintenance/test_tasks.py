@@ -311,7 +311,7 @@ async def old_turns(yard: Yard, monkeypatch: pytest.MonkeyPatch, error: Exceptio
     for bank in BANKS:
         await yard.world.append(bank=bank)
     yard.ahead = 40 * DAY
-    asked, age = list[UUID](), Erasures.age
+    asked, age = list[UUID](), Erasures.request_old_turns
 
     async def fails(self: Erasures, host: UUID, bank: UUID, before: datetime) -> UUID | None:
         asked.append(bank)
@@ -319,7 +319,7 @@ async def old_turns(yard: Yard, monkeypatch: pytest.MonkeyPatch, error: Exceptio
             raise error
         return await age(self, host, bank, before)
 
-    monkeypatch.setattr(Erasures, "age", fails)
+    monkeypatch.setattr(Erasures, "request_old_turns", fails)
     return asked
 
 
