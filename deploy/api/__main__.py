@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.api.plugin_address import find_address as find_plugin_address
-from deploy.components.process_settings import can_start, load_process_settings
+from deploy.components.process_settings import can_start, load_process_settings, prepare_samples
 from deploy.components.process_setup import forbid_core_dumps, importing
-from deploy.observability.samples import API_SAMPLES, share_samples
+from deploy.observability.samples import API_SAMPLES
 from deploy.settings import find_settings_without_effect
 
 
@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    if not share_samples(settings.metrics_dir / API_SAMPLES):
-        print("deploy.api: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
+    if not prepare_samples("deploy.api", settings.metrics_dir / API_SAMPLES):
+        return 2
     with importing():
         # Imported only now: prometheus_client decides at import whether processes share their samples.
         from deploy.api.process import run_api  # noqa: PLC0415

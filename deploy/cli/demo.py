@@ -1,5 +1,6 @@
 """`afterturn demo`: follow turns through the whole pipeline on private real servers."""
 
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def _keep_running(stack: Stack) -> None:
             typer.echo(f"Console (this link signs in once): {create_link(stack)}")
         except ConsoleUnavailable as error:
             typer.echo(str(error), err=True)
-        typer.echo(f"Another link: afterturn console --data {stack.api_key_file.parent}")
+        typer.echo(f"Another link: afterturn console --data {shlex.quote(str(stack.api_key_file.parent))}")
         typer.echo("The memory is of this demo alone: choose the bank demo. Ctrl-C stops everything and removes it.")
         while not stopped.wait(1.0):
             pass

@@ -90,9 +90,12 @@ def _describe_context(settings: Settings, name: str) -> Stack:
 
 def _read_key_file(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise exit_with(f"{path} cannot be read ({type(error).__name__})", 2) from None
+    if not key:
+        raise exit_with(f"{path} is empty: it must hold the key for --url", 2)
+    return key
 
 
 def read_settings(config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:

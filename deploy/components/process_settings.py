@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deploy.observability.samples import share_samples
 from deploy.observability.tracing import find_missing_packages
 from deploy.settings import LoadedSettings, Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
@@ -31,3 +32,18 @@ def can_start(program: str, settings: Settings) -> bool:
     if problem:
         print(f"{program}: {problem}", file=sys.stderr)
     return not problem
+
+
+def prepare_samples(program: str, folder: Path) -> bool:
+    """Make this process write its samples of metrics to `folder`; return whether it may start.
+
+    It starts without its samples where the disk is full, and does not where the folder cannot be written at all.
+    """
+    try:
+        if not share_samples(folder):
+            print(f"{program}: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
+    except OSError as error:
+        told = f"{folder} cannot be written ({error.strerror}): set metrics_dir, or data, to a folder of this user"
+        print(f"{program}: {told}", file=sys.stderr)
+        return False
+    return True

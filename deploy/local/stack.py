@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +121,7 @@ def find_stack(data: Path | None = None) -> Stack:
         raise StackNotRunning(f"{folder / FILE} cannot be read: {error.strerror}") from error
     if not text or not is_held(folder):
         raise StackNotRunning(
-            f"no stack runs in {folder}: start one with `afterturn up --data {folder}`, "
+            f"no stack runs in {folder}: start one with `afterturn up --data {shlex.quote(str(folder))}`, "
             "or name the folder of a running one with --data or AFTERTURN_DATA"
         )
     try:

@@ -20,7 +20,7 @@ CONFIGURATION = """\
 bind {host}
 port {port}
 requirepass {password}
-dir "{folder}"
+dir {folder}
 daemonize no
 databases {databases}
 appendonly yes
@@ -49,8 +49,9 @@ class EmbeddedValkey:
 
     def create(self) -> None:
         """Write the configuration (0600) and end a server that an earlier run left running."""
+        folder = _quote(str(self.folder))
         text = CONFIGURATION.format(
-            host=LOOPBACK, port=self._port, password=self._password, folder=self.folder, databases=DATABASES
+            host=LOOPBACK, port=self._port, password=self._password, folder=folder, databases=DATABASES
         )
         write_private(self.folder / "valkey.conf", text)
         self.end_survivors()
@@ -93,3 +94,9 @@ class EmbeddedValkey:
         if self._process is not None:
             child.stop_child(self.child(), self._process)
             self._process = None
+
+
+def _quote(value: str) -> str:
+    r"""Return a value in the quotes of Valkey's configuration, in which a path may hold `"`, `\` and line ends."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

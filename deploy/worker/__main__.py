@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.components.process_settings import can_start, load_process_settings
+from deploy.components.process_settings import can_start, load_process_settings, prepare_samples
 from deploy.components.process_setup import forbid_core_dumps, importing, lower_priority
-from deploy.observability.samples import WORKER_SAMPLES, share_samples
+from deploy.observability.samples import WORKER_SAMPLES
 from deploy.settings import Settings
 
 #: Pause before dramatiq reconnects to Redis, in milliseconds.
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if loaded is None or not can_start("deploy.worker", loaded.settings):
         return 2
     settings = loaded.settings
-    prepare_environment(settings)
+    if not prepare_environment(settings):
+        return 2
     lower_priority(settings.worker.nice)
     with importing():
         # Imported only now: dramatiq and prometheus_client read the environment when they are imported.
@@ -38,11 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_worker(settings)
 
 
-def prepare_environment(settings: Settings) -> None:
-    """Set the environment variables that dramatiq and prometheus_client read when they are imported."""
-    if not share_samples(settings.metrics_dir / WORKER_SAMPLES):
-        print("deploy.worker: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
+def prepare_environment(settings: Settings) -> bool:
+    """Set the environment variables that dramatiq and prometheus_client read when they are imported.
+
+    Returns False where the folder of samples cannot be written.
+    """
     os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))
+    return prepare_samples("deploy.worker", settings.metrics_dir / WORKER_SAMPLES)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,15 @@ def test_the_key_of_a_context_is_one_word_of_a_file_that_is_not_read_for_ever(ho
     assert list(home.rglob("contexts.json")) == []
 
 
+def test_a_file_without_a_key_is_named_itself(home: Path) -> None:
+    (home / "key").write_text("\n")
+    refused = run("--url", "https://memory.example", "--key-file", str(home / "key"), "recall", "x")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"afterturn: {home / 'key'} is empty: it must hold the key for --url\n",
+    )
+
+
 COUNTS = {"pending": 1, "running": 0, "done": 3, "skipped": 0, "unknown": 0, "dead": 0}
 #: What the service answers, which the command prints as it is.
 STATUS: dict[str, Any] = {

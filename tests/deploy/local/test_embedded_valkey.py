@@ -34,6 +34,17 @@ def test_what_was_queued_survives_a_kill_and_a_start_on_the_same_port(valkey: Em
         assert client.llen("queue") == 500
 
 
+def test_a_folder_of_any_name_holds_what_was_queued(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path / "größe\n mit 'Leer\"zeichen \\n $HOME")
+    try:
+        for length in (1, 2):
+            with redis.Redis.from_url(server.start()) as client:
+                assert client.rpush("queue", "one") == length
+        assert (server.folder / "appendonlydir").is_dir()
+    finally:
+        server.stop()
+
+
 def test_nobody_enters_without_the_password(valkey: EmbeddedValkey) -> None:
     stripped = "redis://" + valkey.url.partition("@")[2]
     with redis.Redis.from_url(stripped) as client, pytest.raises(redis.AuthenticationError):

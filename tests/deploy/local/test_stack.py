@@ -1,6 +1,7 @@
 """stack.json: what other commands know of a running stack."""
 
 import json
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,14 @@ def test_a_file_left_by_a_stack_that_was_killed_is_no_running_stack(tmp_path: Pa
 def test_where_nothing_runs_the_error_says_what_to_do_next(tmp_path: Path) -> None:
     with pytest.raises(StackNotRunning, match=f"no stack runs in {tmp_path}: .* or name the folder of a running one"):
         find_stack(tmp_path)
+
+
+def test_a_command_that_is_told_can_be_pasted_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / "größe mit 'Leer $HOME"
+    with pytest.raises(StackNotRunning) as caught:
+        find_stack(folder)
+    command = str(caught.value).split("`")[1]
+    assert shlex.split(command) == ["afterturn", "up", "--data", str(folder)]
 
 
 def test_a_file_of_another_version_is_an_error_that_repeats_no_password(running: Path) -> None:
