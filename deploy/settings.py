@@ -125,7 +125,7 @@ class LogLevel(StrEnum):
 
 
 class LogSettings(SettingsSection):
-    """What the service says on standard error."""
+    """The service's log on standard error."""
 
     format: LogFormat = Field(
         default=LogFormat.TEXT,
@@ -288,7 +288,7 @@ def load_settings(
     A secret may be in a file: `AFTERTURN_DATABASE__URL_FILE=/run/secrets/url` is read where the variable without
     `_FILE` is not set.
 
-    Raises SettingsError with every problem found: its key, what is wrong, what is allowed, never a value.
+    Raises SettingsError with every problem found: its key, the fault and the allowed values, never a value.
     """
     environ = layers.read_secret_files(Settings, os.environ if environ is None else environ)
     chosen = config or (Path(environ["AFTERTURN_CONFIG"]) if environ.get("AFTERTURN_CONFIG") else None)
@@ -314,7 +314,7 @@ def find_settings_without_effect(loaded: LoadedSettings) -> dict[str, str]:
 
 
 def find_missing_urls(settings: Settings) -> list[str]:
-    """Return the missing settings without which neither the API nor a worker can start, each with its variable."""
+    """Return the missing settings that the API and workers need to start, each with its variable."""
     urls = {
         "database.url": settings.database.url,
         "database.operator_url": settings.database.operator_url,

@@ -7,7 +7,7 @@ StoreError
 ├── ResourceBusy        another transaction held a lock for longer than the time-out (try again)
 │   └── TurnBusy            another request is writing this turn right now
 ├── AuthorityEnded      the key of the call was revoked or has expired since the call began; nothing was written
-├── ErasedMeanwhile     what the call writes to was erased since it began; nothing was written
+├── ErasedMeanwhile     the target of the write was erased since the call began; nothing was written
 ├── OverQuota           a limit that the operator set would be exceeded; nothing was written
 │   ├── QuotaExceeded       a limit of size
 │   └── RateLimited         a limit per minute (try again later)
@@ -25,7 +25,7 @@ StoreError
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SessionDefaultsMissing  a login role behind a pooler does not begin its sessions as the service needs
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
-├── InvalidEvent        an event's ids or data are not what the catalog says
+├── InvalidEvent        an event's ids or data break the catalog's rules
 ├── EventRefused        the log did not take an event: of which aggregate type, what it expected, what it found
 │   ├── ConcurrencyError    another writer wrote that version of the aggregate
 │   ├── VersionGap          the version before this one is not in the log
@@ -138,7 +138,7 @@ class NotSettled(StoreError):
 
 
 class TargetTaken(StoreError):
-    """Another tenant or bank has, or had, this user of the gateway: what it remembers is theirs."""
+    """Another tenant or bank has, or had, this user of the gateway, whose memory is theirs."""
 
 
 class SealBroken(StoreError):
@@ -170,7 +170,7 @@ class InvalidDatabaseUrl(StoreError):
 
 
 class InvalidEvent(StoreError):
-    """An event's ids or data are not what the catalog says."""
+    """An event's ids or data break the catalog's rules."""
 
 
 class EventRefused(StoreError):

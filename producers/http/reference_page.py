@@ -13,8 +13,9 @@ HEAD = """# The HTTP API
 
 Written from the API's own description by `python -m producers.http.reference_page > docs/http.md`; the running service
 shows the same with every field and an example at `/docs`, and as OpenAPI at `/openapi.json`. A generated client names a
-call by its operation. Bodies are JSON. Fields and parameters with a `*` are needed. Times are RFC 3339 in UTC; integers
-are taken as milliseconds since 1970. A key goes in the header `Authorization: Bearer <key>`.
+call by its operation. Bodies are JSON. Fields and parameters with a `*` are needed. Times are RFC 3339 in UTC. Integers
+are milliseconds since 1970, and seconds if they have ten digits. A key goes in the header
+`Authorization: Bearer <key>`.
 """
 PARAMETERS = """## Parameters
 

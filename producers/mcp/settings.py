@@ -193,9 +193,9 @@ class TurnMemorySettings(SettingsSection):
     )
     model_deletions: Deletions = Field(
         default="show",
-        description="what becomes of facts that this model says are to be deleted: `show` (they hold; profile and unit "
-        "say who proposes it) or `apply` (they end as if denied, until the message is erased); set apply where the "
-        "model is trusted",
+        description="treatment of facts that this model proposes to delete: `show` (they hold; profile and unit show "
+        "the proposal) or `apply` (they end as if denied, until the message is erased); set apply where you trust the "
+        "model",
     )
     tenants: dict[str, TenantMemorySettings] = Field(
         default_factory=dict,

@@ -79,7 +79,7 @@ class NamespaceKind(StrEnum):
 
 
 class MemoryKind(StrEnum):
-    """What a memory is."""
+    """The kind of a memory."""
 
     FACT = "fact"
     SUMMARY = "summary"

@@ -49,15 +49,15 @@ from store.text.rules.value_kinds import COUNTED, PLACED, PLACES, is_count, is_n
 from store.text.rules.vocabulary import people_nouns
 from store.text.terms import analyse_text
 
-#: Most characters of a text, words of a sentence and sentences of a text that are read: what is longer tells a story.
+#: Most characters of a text, words of a sentence and sentences of a text that are read: longer texts tell stories.
 MOST_CHARACTERS, MOST_WORDS, MOST_SENTENCES = 320, 32, 3
 #: Most words of a value.
 MOST_OF_VALUE = 5
-#: Most words of what a sentence takes back at its end.
+#: Most words that a sentence takes back at its end.
 MOST_OF_TAIL = 3
-#: Fewest words of a sentence, of what two sentences share, and of what stands before a value.
+#: Fewest words of a sentence, of the common part of two sentences, and before a value.
 SOME = 2
-#: Share of what a sentence takes back that the earlier one must have said.
+#: Share of the words taken back that the earlier sentence must hold.
 DENIED_SHARE = 0.75
 #: Facts of which a person has one at a time.
 _ONE_VALUED = frozenset(
@@ -78,13 +78,13 @@ class Change(IntEnum):
 class Sentence:
     """A sentence without its words of change.
 
-    `words` are in lower case without articles, `names` says which of them are written as names. `taken_back` are the
-    words of what is said to hold no more ("instead of npm"); `negated`: the whole sentence says that something does not
-    hold, `ended`: that it did before. `text` is the sentence as one of this `name` wrote it, `kinds` are those of the
-    facts of one value that it may tell: most sentences are compared by their words alone, so facts are read on demand.
-    `told` is a change that it tells in words of its own; `came`: it says how something "ended up"; `clause`: it is a
-    part of a sentence, which takes the place of another one only where it names its subject; `german`: it was German,
-    of which not every verb is known.
+    `words` are in lower case without articles, `names` says which of them are written as names. `taken_back` are
+    the words of a value that no longer holds ("instead of npm"); `negated`: the whole sentence says that something
+    does not hold; `ended`: it says that something held before. `text` is the sentence as a speaker of this `name`
+    wrote it, `kinds` are those of the facts of one value that it may tell: most sentences are compared by their
+    words alone, so facts are read on demand. `told` is a change that it tells in words of its own; `came`: it says
+    how something "ended up"; `clause`: it is a part of a sentence, which takes the place of another one only where
+    it names its subject; `german`: it was German, of which not every verb is known.
     """
 
     words: tuple[str, ...] = field(repr=False)
@@ -161,14 +161,14 @@ class Marks(NamedTuple):
 
 
 class Statement:
-    """What a message by a speaker of this name states; most messages are told apart by their marks alone."""
+    """The statements of a message by a speaker of this name; marks alone tell most messages apart."""
 
     def __init__(self, text: str, name: str | None) -> None:
         self._text, self._name = text, name
 
     @cached_property
     def sentences(self) -> Sequence[Sentence]:
-        """Its sentences; none of a message that is long, or that says not everywhere how things are."""
+        """Its sentences; none of a long message, or of one with a sentence that does not state how things are."""
         return _read_sentences(self._text, self._name)
 
     @cached_property
@@ -178,7 +178,7 @@ class Statement:
 
     @cached_property
     def settled(self) -> ToldValue | None:
-        """The value that it gives to what was spoken of before it: "Make it Tuesday instead", "8 it is"."""
+        """The value that it gives to the subject of the message before: "Make it Tuesday instead", "8 it is"."""
         found = _SETTLED.fullmatch(self._text)
         told = _read_sentences(f"It is {found['made'] or found['put']}", self._name) if found else ()
         value = told[0].stated_value if told else None
@@ -209,7 +209,7 @@ _SENTENCE_END = re.compile(
 )
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"[^\W_](?:[\w:.'\u2019@/-]*\w)?|,")
-# What a sentence begins with and does not say; those of them that correct: "No, the retro is on Thursday".
+# Interjections that begin a sentence; those of them that correct: "No, the retro is on Thursday".
 _CORRECTING = frozenset({"no", "nope", "sorry", "oops", "update", "nein", "nee", "ups"})
 _INTERJECTIONS = (
     _CORRECTING
@@ -224,7 +224,7 @@ _NOT_NOW = re.compile(
 _ADDS = word_list("change", "adds")
 _TABLE = read_table("changes")
 _CONTRACTED: Mapping[str, Sequence[str]] = {said: meant.split() for said, meant in _TABLE["contracted"].items()}
-# What stands behind "is", not behind an owner: "dinner's at eight", not "Ana's phone".
+# Words behind "is", not behind an owner: "dinner's at eight", not "Ana's phone".
 _BEHIND_IS = frozenset(
     {"at", "on", "in", "now", "off", "gone", "been", "moved", "down", "up", "not", "still", "actually"}
 )
@@ -254,7 +254,7 @@ _NAMING = frozenset({"called", "named"})
 _VALUED, _CHOSEN = word_list("change", "valued"), word_list("change", "chosen")
 _MANY = (people_nouns() | word_list("change", "many")) - word_list("change", "single")
 _ATTITUDES, _PLANNED, _ONCE = (word_list("change", kind) for kind in ("attitude", "planned", "past"))
-# A sentence that joins two things keeps one of them, and what was stays so.
+# A sentence that joins two things keeps one of them, and a past state stays past.
 _NOT_ALONE = frozenset({"and", "or", "was", "were", "had", "did"})
 _ARRANGEMENTS = frozenset({"order", "booking", "reservation", "subscription", "appointment", "whole", "entire"}) | {
     *("trip", "holiday", "flight", "visit", "tour", "show", "concert", "tickets")
@@ -300,7 +300,7 @@ _ASKS_FOR: Mapping[str, frozenset[str]] = MappingProxyType(
         "user_marriage": word_list("change", "asked_marriage"),
     }
 )
-# Marks of sentences beside the kinds of their facts: what they begin and end with, that the later says a change, any.
+# Marks of sentences beside the kinds of their facts: their first and last words, that the later states a change, any.
 _BEGINS, _ENDS_ALIKE, _SAYS_CHANGE, _ANY = "begins", "ends", "says a change", "any"
 # The marks of messages, about 2 KiB each, and of pairs of them whether the later one takes the place of the other.
 _MARKS, _TAKES_PLACE = KnownTexts[Marks](2048), KnownTexts[bool](16_384)
@@ -316,7 +316,7 @@ _SETTLED = re.compile(
 
 
 def read_statement(text: str, name: str | None = None) -> Statement:
-    """Return what a message by a speaker of this name states.
+    """Return the statements of a message by a speaker of this name.
 
     It is read on demand, up to MOST_CHARACTERS, in time in proportion to the text; that never raises.
     """
@@ -335,7 +335,7 @@ def takes_place(later: Statement, earlier: Statement) -> bool:
 
 
 def settles_otherwise(later: Statement, earlier: Statement) -> bool:
-    """Return whether a message that names no subject gives another value to what one just before it tells."""
+    """Return whether a message without a subject gives another value to the subject of the message just before it."""
     now = later.settled
     if now is None:
         return False
@@ -350,7 +350,7 @@ def _is_other_of_kind(now: ToldValue, then: ToldValue) -> bool:
 
 
 def leaves_more(later: Statement, earlier: Statement, asked: AbstractSet[str]) -> bool:
-    """Return whether an earlier message says more than what a later one takes the place of, and that is what is asked.
+    """Return whether an earlier message has a statement that a later one leaves, and the question asks for it.
 
     `asked` are the words of the question, in lower case. "I'm Mia, I live in Graz and I have two cats" is not outdated
     by "I moved to Vienna" where a question is about the cats.
@@ -406,7 +406,7 @@ def _find_marks(sentences: Sequence[Sentence], told: Sequence[Sentence]) -> Mark
 
 
 def _list_needed(old: Sentence) -> Iterator[Hashable]:
-    """Yield what a sentence that takes the place of this one offers, one of them at least; nothing if none does."""
+    """Yield marks, of which each sentence that replaces this one has at least one; none if no sentence can."""
     if old.ended:
         return
     yield from ((_BEGINS, old.words[:SOME]), (_ENDS_ALIKE, old.words[-SOME:]), _SAYS_CHANGE)
@@ -473,7 +473,7 @@ def _read_sentence(text: str, name: str | None, *, changed: bool, tells: bool) -
 
 
 def _drop_interjections(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool], bool]:
-    """Return a sentence without what it begins with ("No, ..."), and whether that corrects what was said before."""
+    """Return a sentence without its interjections ("No, ..."), and whether these correct an earlier message."""
     corrects = False
     while len(lows) >= 2 * SOME and lows[1] == "," and lows[0] in _INTERJECTIONS:
         corrects = corrects or lows[0] in _CORRECTING
@@ -527,7 +527,7 @@ def _drop_phrase(lows: list[str], names: list[bool], phrase: Sequence[str]) -> t
 
 
 def _cut_taken_back(lows: list[str], names: list[bool]) -> tuple[list[str], list[str], list[bool]]:
-    """Return the words of what is taken back ("instead of npm"), and the sentence without them."""
+    """Return the words that a sentence takes back ("instead of npm"), and the sentence without them."""
     for phrase in _TAKES_BACK:
         at = find_phrase(lows, phrase)
         if at >= 0:
@@ -579,7 +579,7 @@ def _takes_place_by_words(new: Sentence, old: Sentence) -> bool:
 
 
 def _tells_other_value(new: Sentence, old: Sentence) -> bool:
-    """Return whether a sentence says that what an earlier one states has another value now."""
+    """Return whether a sentence gives another value to the subject of an earlier one."""
     then, now = old.stated_value, new.stated_value
     if then is None:
         return False
@@ -593,7 +593,7 @@ def _reduce_sentence(one: Sentence) -> Sentence:
 
 
 def _tells_change(new: Sentence, told: ToldChange, old: Sentence) -> bool:
-    """Return whether a sentence tells that what an earlier one states, and nothing else, has changed."""
+    """Return whether a sentence tells a change of the earlier statement, and of nothing else."""
     if len(old.words) < SOME:
         return False
     verb = old.words[SOME - 1] if old.words[0] in _FIRST else ""
@@ -622,7 +622,7 @@ def _has_other_version(new: Sentence, told: ToldChange, old: Sentence) -> bool:
 
 
 def _find_version(words: Sequence[str], thing: Sequence[str], version: str) -> tuple[Sequence[str], str, Sequence[str]]:
-    """Return the version of a thing among words, and what stands before and behind both; nothing if there is none.
+    """Return the version of a thing among words, and the words before and behind both; nothing if there is none.
 
     A number stands behind the thing ("Postgres 14"), other words before it ("the basic plan").
     """
@@ -645,13 +645,13 @@ def _list_more(words: Sequence[str]) -> AbstractSet[str]:
 
 
 def _is_for_then(told: ToldChange, old: Sentence) -> bool:
-    """Return whether what was called off is what an earlier sentence tells the time of: "the concert is on Friday"."""
+    """Return whether the earlier sentence tells the time of the thing called off: "the concert is on Friday"."""
     then = old.stated_value
     return then is not None and then.kind in COUNTED and set(analyse_text(" ".join(told.left)).counts) == then.subject
 
 
 def _leaves_value(new: Sentence, told: ToldChange, old: Sentence) -> bool:
-    """Return whether what was left is what an earlier sentence says of its subject: "our bookkeeper is Mr. Kern"."""
+    """Return whether the earlier sentence gives its subject the value that was left: "our bookkeeper is Mr. Kern"."""
     at, here = find_phrase(old.words, told.left), find_phrase(new.words, told.left)
     end = at + len(told.left)
     of_subject = at > 0 and old.words[end : end + 1] and old.words[end] in _COPULAS
@@ -675,7 +675,7 @@ def _leaves_value(new: Sentence, told: ToldChange, old: Sentence) -> bool:
 
 
 def _is_called_off(told: ToldChange, old: Sentence) -> bool:
-    """Return whether what was left is what an earlier sentence says was arranged: "the Hertz car", "the sofa order"."""
+    """Return whether the earlier sentence arranged the thing called off: "the Hertz car", "the sofa order"."""
     left = set(analyse_text(" ".join(word for word in told.left if word not in _ARRANGEMENTS)).counts)
     return bool(left) and left <= set(analyse_text(" ".join(old.words[SOME:])).counts)
 
@@ -711,7 +711,7 @@ def _speaks_of_others(new: Sentence, old: Sentence) -> bool:
 def _denies_sentence(new: Sentence, old: Sentence) -> bool:
     """Return whether a negated sentence says that an earlier one does not hold.
 
-    The earlier one begins with what is denied: "my sister works at Nordwind" is not denied by "I no longer work at
+    The earlier one begins with the denied words: "my sister works at Nordwind" is not denied by "I no longer work at
     Nordwind".
     """
     if not new.words or not old.words:
@@ -736,7 +736,7 @@ def _drop_auxiliaries(words: Sequence[str]) -> list[str]:
 
 
 def _takes_back(new: Sentence, old: Sentence) -> bool:
-    """Return whether a sentence takes back what an earlier one says, and says again all the rest of it."""
+    """Return whether a sentence takes back words of an earlier one, and repeats all the rest of it."""
     taken, said = analyse_text(" ".join(new.taken_back)).counts.keys(), set(old.terms)
     return taken <= said and bool(said - taken) and said - taken <= set(new.terms)
 

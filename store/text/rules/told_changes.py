@@ -1,7 +1,7 @@
 """Reads sentences that tell a change in words of their own: "we swapped Titebond for Gorilla", by English rules. Pure.
 
-Such a sentence tells what was left (`left`), what came, or what was chosen for something (`chosen`), and `about` what:
-the terms of all else that it says, such as "for the drawers". Told in the future ("we will swap"), it has not happened.
+Such a sentence names the old value (`left`), the new one, or the value chosen for something (`chosen`). `about` holds
+the terms of all its other words, such as "for the drawers". Told in the future ("we will swap"), it has not happened.
 """
 
 import re
@@ -19,9 +19,9 @@ from store.text.terms import analyse_text
 
 @dataclass(frozen=True, slots=True)
 class ToldChange:
-    """A change that a sentence tells: the words of what was left, or of what was chosen; `off`: it was called off.
+    """A change that a sentence tells: the words of the value left, or of the value chosen; `off`: it was called off.
 
-    `version` is what came of a thing that has one at a time, and the words of that thing: "16" of "postgres".
+    `version` is the new version of a thing that has one at a time, and the words of that thing: "16" of "postgres".
     """
 
     left: tuple[str, ...]
@@ -108,7 +108,7 @@ def _read_chosen(said: str, found: re.Match[str] | None) -> ToldChange | None:
 
 
 def _split_thing(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words of a thing, and what is said of it behind them."""
+    """Return the words of a thing, and the words about it behind them."""
     thing = [*words[:1], *takewhile(lambda word: word not in _ENDS, words[1:])]
     return thing, words[len(thing) :]
 
@@ -126,7 +126,7 @@ def _list_terms(parts: Sequence[str]) -> frozenset[str]:
     return frozenset(analyse_text(said).counts)
 
 
-# Phrases that state how something came to be, and what stands for them where the sentence is compared with others.
+# Phrases that state an outcome, and the words that replace them in comparisons.
 _TURNED_OUT: Sequence[Sequence[str]] = tuple(
     tuple(phrase.split())
     for phrase in (
@@ -290,7 +290,7 @@ def find_phrase(lows: Sequence[str], phrase: Sequence[str]) -> int:
     return next((at for at in range(len(lows) - width + 1) if tuple(lows[at : at + width]) == tuple(phrase)), -1)
 
 
-# What stands before the verb of what came: "ended up painting", "decided to paint".
+# Words before the verb of an outcome: "ended up painting", "decided to paint".
 _CAME = (("ended", "up"), ("decided", "to"))
 _WILL_BE = frozenset({"am", "is", "are"})
 
@@ -306,7 +306,7 @@ def drop_came(lows: list[str], names: list[bool]) -> tuple[list[str], list[bool]
 
 
 def reduce_words(words: Sequence[str], names: Sequence[bool]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return the stems of words without the auxiliaries of what is planned ("will paint") or under way."""
+    """Return the stems of words without auxiliaries of plans ("will paint") and of things under way."""
     kept = list[tuple[str, bool]]()
     for nth, (word, named) in enumerate(zip(words, names, strict=True)):
         following = words[nth + 1] if nth + 1 < len(words) else ""

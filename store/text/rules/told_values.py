@@ -20,7 +20,7 @@ def _list_terms(words: Iterable[str]) -> frozenset[str]:
 #: Verbs of a change, and those of them that need no preposition before a number.
 _SETS = frozenset({"make", "set", "put", "turned"})
 MOVES_AND_SETS = word_list("change", "moves") | _SETS
-#: What stands before a subject or a verb and is no part of it.
+#: Words before a subject or a verb that are no part of it.
 _LEADING = word_list("change", "leading")
 _TRAILING = frozenset({"up", "down", "back", "forward", "out", "over", "again"})
 _ROSE = (
@@ -42,7 +42,7 @@ _KINDS_OF_THINGS = _list_terms(word_list("change", "things"))
 _EXCLUDING: Mapping[str, frozenset[str]] = MappingProxyType(
     {word: states for states in word_groups("change", "states") for word in states}
 )
-#: Words with which a sentence says of what is wished or owned how many, and of what there are how many.
+#: Words that begin a sentence on the number of wished or owned things, and on the number of things that there are.
 _FIRST, _HERE = frozenset({"i", "we", "i'd", "we'd"}), frozenset({"there"})
 # Of "I moved to 5 Elm Road".
 _LIVES, _LIVE = ("live",), frozenset({"live", "lives"})
@@ -55,9 +55,9 @@ _MOST_OF_SUBJECT, _HOURS = 6, 24
 
 @dataclass(frozen=True, slots=True)
 class ToldValue:
-    """A value and the terms of what it is given to; `placed`: a word such as "at" stands before it; None: it may.
+    """A value and the terms of its subject; `placed`: a word such as "at" stands before it; None: it may.
 
-    `owner` are the terms of who gives it, which may be named with what it is given to.
+    `owner` are the terms of the person who gives it, who may be named with the subject.
     """
 
     subject: frozenset[str]
@@ -176,7 +176,7 @@ def _read_moved(sentence: Worded, at: int) -> ToldValue | None:
 
 
 def _build_value(sentence: Worded, subject: Sequence[str], at: int) -> ToldValue | None:
-    """Return the value that begins at a place of a sentence, without what stands before and behind it."""
+    """Return the value that begins at a place of a sentence, without the words before and behind it."""
     named = [word for word in subject if word not in _LEADING]
     if _NUMBER in named:  # "my phone number", "my new number"
         named = [word for word in named if word != "phone"]
@@ -216,12 +216,12 @@ def _find_copula(words: Sequence[str]) -> int:
 
 
 def _says_how_many(subject: Sequence[str]) -> bool:
-    """Return whether what follows says how many there are ("there are", "we are")."""
+    """Return whether the next words begin a count ("there are", "we are")."""
     return subject[0] in _HERE | {"we"} and set(subject[1:]) <= {"will"}
 
 
 def _read_count(words: Sequence[str], at: int) -> ToldValue | None:
-    """Return how many of what a sentence names from a place on: "12 guests"; None where it names several counts."""
+    """Return the count that a sentence names from a place on: "12 guests"; None where it names several counts."""
     counted = [nth for nth in range(at, len(words)) if is_count(words[nth])]
     if len(counted) != 1 or counted[0] + 1 >= len(words) or words[counted[0] + 1] in _BEHIND_VALUE:
         return None

@@ -72,7 +72,7 @@ class BankDetails(Shape):
     runtime: bool
     """whether an agent's runtime made it for one session; lists of banks leave it out"""
     background: str | None = field(repr=False)
-    """what an operator or agent noted of it; null: nothing"""
+    """note of an operator or agent; null: none"""
     disposition: Mapping[str, Any] = field(repr=False)
     """traits by name, and its `language`"""
     expires_at: datetime | None

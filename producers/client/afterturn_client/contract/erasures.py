@@ -1,4 +1,4 @@
-"""What an erasure would take, and the receipt of one."""
+"""The preview and the receipt of an erasure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class TextsAtModel(Shape):
     """Texts that an external model was sent; it may have kept them."""
 
     purpose: str
-    """what they were sent for"""
+    """purpose for which they were sent"""
     endpoint: str
     """address of the model"""
     texts: int
@@ -23,10 +23,10 @@ class TextsAtModel(Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasurePreview(Shape):
-    """What an erasure would take: ids and counts, no content. Nothing has changed."""
+    """The preview of an erasure: ids and counts, no content. Nothing has changed."""
 
     kind: str
-    """what would be erased"""
+    """kind of the target"""
     bank_id: UUID | None
     """id of the bank; null: it is of no single bank"""
     target_id: UUID
@@ -42,7 +42,7 @@ class ErasurePreview(Shape):
     elsewhere: tuple[str, ...]
     """other copies that would stay, such as backups"""
     stays: tuple[str, ...]
-    """what of a user would stay here"""
+    """content about a user that would stay here"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class ErasureReceipt(Shape):
     erasure_id: UUID
     """id of the erasure"""
     kind: str
-    """what was erased: a `unit`, `session`, `document`, `directive`, `memory`, `user` or `bank`"""
+    """kind of the target: a `unit`, `session`, `document`, `directive`, `memory`, `user` or `bank`"""
     bank_id: UUID | None
     """id of the bank; null: it is of no single bank"""
     target_id: UUID
@@ -76,7 +76,7 @@ class ErasureReceipt(Shape):
     unreached: UnreachedCopies
     """copies that may exist outside this service"""
     stays: tuple[str, ...]
-    """what of a user stays here"""
+    """content about a user that stays here"""
     requested_at: datetime
     """time of the request"""
     finished_at: datetime | None

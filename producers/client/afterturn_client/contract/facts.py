@@ -29,9 +29,9 @@ class Fact(Shape):
     fact_id: str
     """id of the fact"""
     key: str
-    """what of the person it tells"""
+    """property of the person that it states"""
     value: str = field(repr=False)
-    """what it tells"""
+    """value of the property"""
     text: str = field(repr=False)
     """the fact as a text"""
     since: datetime

@@ -43,7 +43,7 @@ class Alert(Shape):
     severity: str
     """`page` or `ticket`"""
     summary: str
-    """what is wrong"""
+    """fault that it reports"""
     since: datetime
     """since when the process that answers has seen the condition hold"""
     firing: bool

@@ -1,4 +1,4 @@
-"""What operators see of the installation that serves them: settings in force, and what a check of it found."""
+"""What operators see of the installation that serves them: settings in force, and the findings of its checks."""
 
 from dataclasses import dataclass
 
@@ -31,16 +31,16 @@ class SettingsInForce(Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Shape):
-    """What one check found."""
+    """The finding of one check."""
 
     subject: str
-    """what was checked"""
+    """thing that was checked"""
     verdict: str
     """`ok`, `warn` or `fail`"""
     seen: str
-    """what was seen"""
+    """finding"""
     remedy: str
-    """what to do about it; empty where all is well"""
+    """remedy; empty where all is well"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,4 +52,4 @@ class Examination(Shape):
     process: str
     """the process that checked: machine and process id"""
     findings: tuple[Finding, ...]
-    """what each check found"""
+    """finding of each check"""

@@ -74,7 +74,7 @@ class ListedUnit(Shape):
     cut: bool
     """whether the text is longer: get it by `unit_id`"""
     origin: str
-    """what it is: `message`, `extraction` (a fact), `document` (a chunk), `memory` or `reflection`"""
+    """origin: `message`, `extraction` (a fact), `document` (a chunk), `memory` or `reflection`"""
     session_id: str | None
     """the caller's own id of the session; null: it has none"""
     turn_id: str | None

@@ -1,4 +1,4 @@
-"""What operators see of all tenants: tenants, keys, quotas, calls, work, workers and gateway targets; never content.
+"""The operators' view of all tenants: tenants, keys, quotas, calls, work, workers and gateway targets; never content.
 
 Fields that hold a name that a tenant gave say so: they are null unless the call asks for `names` and its key may make
 keys of tenants, which reads what they read.
@@ -80,7 +80,7 @@ class Key(Shape):
     key_id: UUID
     """id of the key"""
     label: str
-    """what the key is for"""
+    """label of the key, its purpose"""
     banks: tuple[str, ...] | None
     """banks that the key reaches, by name; null: all"""
     write: bool
@@ -160,7 +160,7 @@ class Call(Shape):
     key_id: UUID | None
     """id of the key; null: none"""
     key_label: str | None
-    """what the key is for; null: there is no key, or not any more"""
+    """label of the key; null: there is no key, or no longer one"""
     request_id: str | None
     """id of the request, as its answer and the logs have it; null: none"""
     actor: str | None
@@ -334,7 +334,7 @@ class JobNote(Shape):
     event: str
     """name of the event"""
     details: Mapping[str, Any] | None = None
-    """what was recorded with it; a delivery's holds a session's name; null: not asked for"""
+    """details recorded with it; a delivery's holds a session's name; null: not asked for"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

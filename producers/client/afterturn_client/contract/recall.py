@@ -97,9 +97,9 @@ class Evidence(SparseShape):
     top: float | None
     """best score; null: nothing was found"""
     on_topic: bool
-    """whether a result scores as answers do, by what it says itself (settings `recall.evidence.*`)"""
+    """whether a result's own text scores as answers do (settings `recall.evidence.*`)"""
     about: About | None
-    """if the question names one speaker: `other_speaker` if what others said fits better, else `named`"""
+    """if the question names one speaker: `other_speaker` if the words of others fit better, else `named`"""
     understands: str | None = None
     """the only languages that the sentence model knows, `english` for the bundled one: texts in others are found by
     their words; left out: no such limit is known"""
@@ -144,7 +144,7 @@ class GatewayResults(Shape):
     """The results of the gateway, when it was searched."""
 
     results: tuple[GatewayResult, ...]
-    """what the gateway found"""
+    """results of the gateway"""
     error: GatewayError | None
     """why it found nothing; null: it answered"""
     took_ms: float
@@ -174,7 +174,7 @@ class RecallReply(SparseShape):
     truncated: bool = False
     """true where there was no room for all results"""
     note: str | None = None
-    """what was left out, and how to ask for less"""
+    """number of results left out, and how to ask for less"""
     directives: tuple[Directive, ...] = ()
     """the bank's directives, the highest priority first"""
     degraded: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ class RecallReply(SparseShape):
     trace: Mapping[str, float] | None = None
     """milliseconds by step, told with `explain`"""
     gateway: GatewayResults | None = field(default=None, repr=False)
-    """what the gateway found, where it was asked"""
+    """results of the gateway, where it was asked"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

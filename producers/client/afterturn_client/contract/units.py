@@ -60,7 +60,7 @@ class Unit(Shape):
     text: str = field(repr=False)
     """whole text"""
     origin: str
-    """what it is: `message`, `extraction` (a fact), `document` (a chunk), `memory` or `reflection`"""
+    """origin: `message`, `extraction` (a fact), `document` (a chunk), `memory` or `reflection`"""
     session_id: str | None = None
     """the caller's own id of the session; null: it has none"""
     turn_id: str | None = None
