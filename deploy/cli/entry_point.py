@@ -1,6 +1,7 @@
 """The entry point of `afterturn`: Ctrl-C ends the process cleanly, even while a command is still being imported."""
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 def main() -> None:
     """Run the command line; exit 0 on success, 1 on failure, 2 for wrong usage or a missing stack."""
     _open_closed_streams()
+    _escape_unencodable_output()
     with _exit_on_interrupt():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
         from deploy.components.process_setup import forbid_core_dumps  # noqa: PLC0415
@@ -34,6 +36,12 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
+
+
+def _escape_unencodable_output() -> None:
+    """Write a character that the terminal's encoding lacks (Latin-1, say) as an escape, as standard error does."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A polite end of a command, or of its terminal, is an interrupt: what the command began is cleaned up."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -127,3 +128,10 @@ def test_a_command_whose_output_is_closed_does_its_work(tmp_path: Path, closed: 
     shell = f'exec "$0" -c "$1" {closed}>&-'
     ended = subprocess.run(["sh", "-c", shell, sys.executable, script], capture_output=True, text=True, check=False)
     assert (ended.returncode, done.exists()) == (130, True), ended.stderr
+
+
+def test_a_character_that_the_terminal_cannot_show_is_written_as_an_escape() -> None:
+    script = PRINTS.replace("{}", "K\N{LATIN SMALL LETTER O WITH DIAERESIS}ln \N{DOG FACE}")
+    told = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, env=told, check=False)
+    assert ended.stdout == b"K\xf6ln \\U0001f436\n", ended.stderr
