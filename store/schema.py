@@ -835,7 +835,7 @@ ERASURE = Table(
     # Kind `age` erases a bank's old turns up to the position `upto`. WHY: the next such erasure begins where the last
     # one ended.
     Index("erasure_by_age", "host_id", "bank_id", "upto", postgresql_where=text("kind = 'age'")),
-    # WHY: every write of a call asks whether what it writes to was erased since the call began.
+    # WHY: every write of a call asks whether its target was erased since the call began.
     Index(
         "erasure_marks",
         "host_id",
@@ -899,7 +899,7 @@ IMPORTED_ID = Table(
     Index("imported_id_new", "host_id", "mapping_id", "new_id"),
 )
 
-#: Audit of calls to external services: what was called and how it ended, without content.
+#: Audit of calls to external services: target and outcome, without content.
 AUDIT_EVENT = Table(
     "audit_event_t",
     METADATA,
@@ -1208,7 +1208,7 @@ CONSOLE_SESSION = Table(
     #: time of the last call, to the minute
     Column("seen_at", TIME, nullable=False, server_default=func.now()),
     CheckConstraint("coalesce(key_id, operator_key_id) is not null"),
-    # WHY: what has ended is deleted when another session begins.
+    # WHY: ended sessions are deleted when another one begins.
     Index("console_sessions_by_time", "seen_at"),
     schema="public",
 )

@@ -147,12 +147,12 @@ def _take_names(group: _Group, names: TurnNames, *, is_copy: bool) -> tuple[str,
 
 
 def _answer_of(group: _Group) -> str:
-    """Return what names the answer of a turn: the first message behind its question."""
+    """Return the name of a turn's answer, by the first message behind its question."""
     return "" if len(group.messages) == 1 else _describe_said(group.messages[1])
 
 
 def _parse_message(value: Any) -> Said | str | None:
-    """Return the message, None for a blank one, or a text that says what is wrong with it."""
+    """Return the message, None for a blank one, or a text that names its fault."""
     if not isinstance(value, dict):
         return "not a message"
     if not isinstance(value.get("type", ""), str) and "author" not in value:
@@ -174,14 +174,14 @@ def _build_said(known: dict[str, Any]) -> Said | None:
 
 
 def _derive_key(value: Mapping[str, Any], said: Said) -> str:
-    """Return what names the turn that begins with this message: its id, or what it says, by whom and when."""
+    """Return the name of the turn that begins with this message: its id, or its text, speaker and time."""
     if (given := identify_message(value)) is not None:
         return given
     return _describe_said(said)
 
 
 def _describe_said(said: Said) -> str:
-    """Return a digest of what a message says, by whom and when."""
+    """Return a digest of a message's text, speaker and time."""
     content = _field_of(said, "content")
     text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
     return TurnNames.digest(*(str(_field_of(said, name) or "") for name in ("role", "name", "timestamp")), text)

@@ -37,7 +37,7 @@ _MARKS = frozenset({"type", "tool_calls", "tool_call_id", "function_call", "refu
 _OF_ASSISTANT = frozenset(
     {"message", "reasoning", "compaction", "compaction_summary", "mcp_list_tools", "mcp_approval_request"}
 )
-#: Fields of a content part that hold what was said, and types of parts that hold what was only thought.
+#: Fields of a content part that hold spoken words, and types of parts that hold thoughts alone.
 _SAID, _THOUGHTS = ("text", "transcript", "refusal"), frozenset({"reasoning", "thinking", "redacted_thinking"})
 #: Fields whose strings are text.
 TEXTS = frozenset({"text", "arguments"})
@@ -126,7 +126,7 @@ def is_item(value: Mapping[str, Any]) -> bool:
 
 
 def is_blank(item: Item) -> bool:
-    """Return whether a message has neither text nor other parts."""
+    """Return whether a message has no text and no other parts."""
     if item.get("type", "message") != "message" or item.get("tool_calls"):
         return False
     return not render_item(item).strip()
@@ -177,7 +177,7 @@ def find_said(part: Mapping[str, Any]) -> str | None:
 def choose_role(item: Item) -> str:
     """Return the role of an item's unit: user, assistant, tool or system.
 
-    An item of an unknown type is a tool's: neither a person's words nor the assistant's.
+    An item of an unknown type is a tool's.
     """
     role, kind = item.get("role"), str(item.get("type", ""))
     if role in ("user", "assistant", "tool", "system"):
@@ -261,7 +261,7 @@ def _fold_text(value: Any) -> Any:
 
 
 def count_tokens(items: Iterable[Item], counter: TokenCounter) -> Iterator[int]:
-    """Yield what a prompt pays for each item: the tokens of its texts, and a thousand for a picture or a file."""
+    """Yield the size of each item in a prompt: the tokens of its texts, and a thousand for a picture or a file."""
     return (sum(counter.count_tokens(list(_find_texts(item)))) for item in items)
 
 

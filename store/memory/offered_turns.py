@@ -147,7 +147,7 @@ def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
         else {"request": turn.request},
         *([_format_timestamp(turn.expires_at)] if turn.expires_at else []),
     ]
-    # hmac.digest is slower for what is short, and lets the interpreter go for a moment each time.
+    # hmac.digest is slower for short texts, and releases the interpreter's lock each time.
     return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").digest()
 
 

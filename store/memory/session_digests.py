@@ -24,7 +24,7 @@ from store.schema import SESSION_DIGEST, SESSION_HISTORY, in_bank
 from store.sql_constants import inline
 from store.text.session_digest import DigestEntry, SaidMessage, digest_messages, merge_entries, read_entry
 
-#: Messages that wait before the stage after a turn reads them into the digest; until then, who asks reads them.
+#: Messages that wait before the stage after a turn reads them into the digest; until then, each reader reads them.
 LEAST = 16
 #: Messages that are read in one transaction: few, so that no other request waits for them.
 PAGE = 100
@@ -114,7 +114,7 @@ class SessionDigests:
         self._clock = clock
 
     async def read(self, place: SessionPlace) -> SessionDigest:
-        """Return a session's digest without what is gone; an empty one where there is none."""
+        """Return a session's digest without entries that are gone; an empty one where there is none."""
         async with self._database.tenant(place.host) as connection:
             row = (await connection.execute(READ, place._asdict())).one_or_none()
             if row is None or row.next_seq is None:

@@ -61,7 +61,7 @@ _EFFORT = 120
 async def read_pending_facts(connection: AsyncConnection, state: RecallState) -> UnstoredUnits:
     """Return the pending facts that pass the question's filters, in its transaction; none if it asks for no facts."""
     query = state.query
-    # A fact has neither role nor tags: a question that filters by them asks for no fact.
+    # A fact has no role and no tags: a question that filters by them asks for no fact.
     if FACT_KIND not in query.kinds or query.roles or query.tags:
         return UnstoredUnits()
     place = {"host": state.host, "bank": state.bank}

@@ -87,7 +87,7 @@ class CandidatePool:
         return np.ones((len(self), 2)) if self.muted is None else (~self.muted).astype(np.float64)
 
     def mute(self, muted: NDArray[np.bool_]) -> "CandidatePool":
-        """Return the pool with these neighbours muted; what was computed of its candidates is kept."""
+        """Return the pool with these neighbours muted; computed values of its candidates are kept."""
         pool = copy(self)
         pool.muted = muted
         return pool

@@ -87,7 +87,7 @@ class Recalled:
     `bank` is set if several banks were asked; `tokens` are those of its line in a block; `confidence` is that of a
     fact, from 0 to 1, if it is known; `pinned`: its pin put it first; `cut`: `text` is only a part of the unit's text.
     `successors` are the units that take its place, later statements of the same speaker on the same subject;
-    `withdrawn`: what is asked for of it was forgotten as a fact. `times`
+    `withdrawn`: the question asks for a fact of it that was forgotten. `times`
     are those that its text names, where the question asks when (`told_times.py`); `user_id` is the user of its turn.
     Only `tokens` is set later: a frozen class, and a copy for the tokens, took .2 ms an answer.
     """

@@ -153,7 +153,7 @@ class RecallState:
         self.begun = None
 
     def cancel_work(self) -> None:
-        """Cancel what goes on beside the recall."""
+        """Cancel the tasks that run beside the recall."""
         self.cancel_begun()
         for work in (self.tail_embedding, self.counting):
             if work is not None:

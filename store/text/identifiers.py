@@ -18,7 +18,7 @@ from store.text.calendars import load_calendars
 from store.text.stopwords import STOP_WORDS
 from store.text.terms import UNSPACED
 
-#: Most identifiers of a question, and most characters of each: what goes beyond is pasted text.
+#: Most identifiers of a question, and most characters of each: more of them are pasted text.
 MOST, LONGEST = 8, 128
 #: Most occurrences in a text that are read, and most different words with a figure, the first of them.
 MOST_FOUND, MOST_MARKS = 64, 64
@@ -218,7 +218,7 @@ def _numbers_something(number: str, named: str, rest: str) -> bool:
 
 
 def _read_name(before: str) -> str:
-    """Return the word that ends the text before a number, if it may say what the number numbers."""
+    """Return the word that ends the text before a number, if it may name the numbered thing."""
     word = match[1].casefold() if (match := _NAME.search(before)) else ""
     return "" if len(word) < LEAST_NAME or word in STOP_WORDS or word in _list_time_words() else word
 

@@ -28,7 +28,7 @@ MOST_OF_MESSAGE = 6
 
 
 class DigestKind(StrEnum):
-    """What an entry of a digest does in its conversation."""
+    """The purpose of an entry of a digest in its conversation."""
 
     DECIDED = "decided"
     ASKED = "asked"
@@ -98,7 +98,7 @@ _SENTENCE = re.compile(
     rf"(?:[^{_ENDS}\n\"\u201c\u201e]+|{_QUOTED}|[\"\u201c\u201e]|[.!?](?=[^\s.!?\"')\]])|{_TITLE}"
     rf"|(?<=\d)\.(?=\s(?i:{_MONTHS})\b))+[{_ENDS}]*"
 )
-# What stands whole between quotation marks, and a quoted line, are another's words, or a draft's.
+# Text between quotation marks, and a quoted line, are another's words, or a draft's.
 _IS_QUOTED = re.compile(rf"\s*>.*|\s*(?:{_QUOTED})[\s{_ENDS}]*")
 _QUESTION_ENDS = ("?", "\uff1f", "\u061f")
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]{3,30}")
@@ -134,7 +134,7 @@ def merge_entries(entries: Iterable[DigestEntry]) -> list[DigestEntry]:
 
 
 def weigh_entry(entry: DigestEntry) -> tuple[float, int]:
-    """Return how much an entry is worth: what names something before what does not; alike ones spread evenly."""
+    """Return the value of an entry: entries that name something come first; equal ones spread evenly."""
     names = _NAMED.find(digest_text(entry.text), lambda: _count_names(entry.text))
     return min(names, 4) + min(len(entry.text), 80) / 80, crc32(b"%d" % entry.seq)
 

@@ -18,9 +18,9 @@ _NAMING = frozenset({"turn_context", "task_started", "turn_started"})
 _COMPLETED = frozenset({"task_complete", "turn_complete"})
 _ENDING = _COMPLETED | {"turn_aborted"}
 _UNDOING = "thread_rolled_back"
-#: What holds a person's or a model's words, the most exact first, besides items of the model's API.
+#: Kinds of lines with a person's or a model's words, the most exact first, besides items of the model's API.
 _SAID = {"UserMessage": "user", "AgentMessage": "assistant", "user_message": "user", "agent_message": "assistant"}
-#: What the program puts into a person's role, for the model.
+#: Texts that the program writes in a person's role, for the model.
 _OWN = re.compile(
     r"<(?:environment_context|user_instructions|turn_aborted|permissions instructions|instructions|skills?|"
     r"user_shell_command|subagent_notification|collaboration_mode|model_switch|user_action|(?:apps|plugins)_instructions|"
@@ -77,7 +77,7 @@ def _count_undone(payload: Mapping[str, Any], most: int) -> list[Line]:
 
 
 def _unwrap(entry: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], str | None]:
-    """Return what a line is, its fields and its time."""
+    """Return the kind of a line, its fields and its time."""
     payload = entry.get("payload")
     kind, at = str(entry.get("type")), read_time(entry)
     if not isinstance(payload, dict):

@@ -52,7 +52,7 @@ _ENDS_OF_NOTES = (
     ),
 )
 _LEAST_END = len("of0000")
-#: Most characters of a note that was wrapped, with what stands between its lines.
+#: Most characters of a wrapped note, with the characters between its lines.
 LONGEST_NOTE = 600
 #: Tags, with `close` and `tag`, and the beginnings of what a frame holds, in a squeezed text. Each begins with a letter
 #: of its own, outside of groups, so that a search skips all others at once.
@@ -79,7 +79,7 @@ LINE = re.compile(
 )
 _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|\Z)")
 _FIRST_LINE = re.compile(r"[ \t]*(?:\[D?1\]|facts:)")
-#: What goes on with JSON behind a note.
+#: Beginning of JSON behind a note.
 _JSON_BEHIND_NOTE = re.compile(r'"[ \t]*,[ \t]*"(?:items|facts|insights|chunks|directives)"[ \t]*:[ \t]*\[')
 #: All that is left of such a line that was cut within its number, and of a line with a closing tag.
 _CUT_LINE = re.compile(r"\[d?(?:\d{1,5}\]?)?|\((?:\d+(?: [a-z ]*)?)?")

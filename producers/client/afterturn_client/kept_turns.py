@@ -18,7 +18,7 @@ from afterturn_client.turns import Message, NewTurn
 MOST_PARTS = 8
 #: How many turns before the one that ended may be stored with it.
 MOST_EARLIER = 4
-#: What the service writes in the place of a secret, and a secret.
+#: The service's placeholder of a secret, and a secret.
 _REDACTED, _SECRET = re.compile(r"\[REDACTED:\w+\]"), ".{1,8192}?"
 
 
@@ -57,7 +57,7 @@ def keep_turns(memory: Afterturn, session_id: str, turns: Sequence[TranscriptTur
 
 
 def add_piece(answered: tuple[str, ...], said: str) -> tuple[str, ...]:
-    """Return the pieces of an answer with what was said last, which the pieces may hold already, or begin to."""
+    """Return the pieces of an answer with the last words, which the pieces may hold already, in part or whole."""
     if not said or holds(" ".join(answered), said):
         return answered
     for n in range(len(answered)):
@@ -67,7 +67,7 @@ def add_piece(answered: tuple[str, ...], said: str) -> tuple[str, ...]:
 
 
 def write_messages(turn: TranscriptTurn) -> list[Message]:
-    """Return the messages of a turn: what was asked, where anything was, and the answer, where there is one."""
+    """Return the messages of a turn: the prompt and the answer, each where there is one."""
     asked = [Message("user", turn.asked, timestamp=turn.asked_at)] if turn.asked else []
     answered = [Message("assistant", turn.answer, timestamp=turn.answered_at)] if turn.answered else []
     return [*asked, *answered]
@@ -90,7 +90,7 @@ def find_unkept(turns: Sequence[TranscriptTurn], following: TranscriptTurn) -> l
 
 
 def _find_missing(role: str, said: Sequence[str], stored: TurnStatus) -> tuple[str, ...]:
-    """Return the pieces of what a role said that are not stored; frames and secrets never are."""
+    """Return the pieces of a role's words that are not stored; frames and secrets never are."""
     kept = _plain(" ".join(str(one.content) for one in stored.messages if one.role == role))
     pieces = [_plain(strip_frames(piece[:LONGEST_MESSAGE])) for piece in said]
     begin, end = _find_redacted(kept, " ".join(pieces))

@@ -27,7 +27,7 @@ class LineKind(enum.Enum):
     COMMAND = enum.auto()
     #: News of the interface for the model: the turn before goes on.
     NOTICE = enum.auto()
-    #: The newest turn that stands was taken back: neither the agent nor the person knows of it any more.
+    #: The newest turn was taken back: it has left the agent's context and the person's view.
     UNDONE = enum.auto()
 
 
@@ -42,13 +42,13 @@ class Line:
 
     @property
     def opens(self) -> bool:
-        """Whether what follows belongs to this line, and not to one before it."""
+        """Whether the next lines belong to this line, and not to one before it."""
         return self.kind in (LineKind.PROMPT, LineKind.COMMAND)
 
 
-#: Characters that neither UTF-8 nor the store's database can hold.
+#: Characters that UTF-8 or the store's database cannot hold.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-#: Kinds of parts that hold text, and what stands for those that hold none.
+#: Kinds of parts that hold text, and the placeholders of those without.
 _TEXTS = frozenset({"text", "input_text", "output_text", "Text"})
 _PLACEHOLDERS = {
     "image": "[image]",
