@@ -26,9 +26,19 @@ def main() -> None:
 
         forbid_core_dumps()
         command = app.build_requested_cli(sys.argv[1:])
-    with suppress(KeyboardInterrupt), _exit_on_unwritable_output():  # Ctrl-C before the command handles it
-        command()
+    try:
+        with suppress(KeyboardInterrupt), _exit_on_unwritable_output():  # Ctrl-C before the command handles it
+            command()
+    finally:
+        _exit_at_once_on_signals()
     sys.exit(INTERRUPTED)
+
+
+def _exit_at_once_on_signals() -> None:
+    """Let another Ctrl-C end what the interpreter still waits for (threads, say), without a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: os._exit(INTERRUPTED))
 
 
 def _open_closed_streams() -> None:

@@ -12,6 +12,7 @@ from subprocess import PIPE
 import pytest
 
 from deploy.cli import app, main
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("usual_signals")
 
@@ -135,3 +136,28 @@ def test_a_character_that_the_terminal_cannot_show_is_written_as_an_escape() -> 
     told = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, env=told, check=False)
     assert ended.stdout == b"K\xf6ln \\U0001f436\n", ended.stderr
+
+
+ENDS_SLOWLY = """
+import os, signal, sys, threading, time
+from deploy.cli import app, main
+
+def interrupt_again():
+    threading.main_thread().join()  # the interpreter ends, and waits for this thread
+    os.kill(os.getpid(), signal.{name})
+    time.sleep(60)
+
+def command():
+    threading.Thread(target=interrupt_again).start()
+    raise KeyboardInterrupt
+
+app.build_cli, sys.argv = lambda *_names: command, ["afterturn", "status"]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_second_interrupt_ends_what_the_interpreter_waits_for_without_a_traceback(name: str) -> None:
+    command = [sys.executable, "-c", ENDS_SLOWLY.format(name=name)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
