@@ -285,13 +285,13 @@ class Afterturn(Closing):
     def correct_unit(
         self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None
     ) -> CorrectionReceipt:
-        """Replace a unit's text, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
+        """Replace a unit's text, if it is still at `version`. Raises NotFoundError, EventRefusedError."""
         return self._run(calls.correct_unit(unit_id, content, version, *self._target.place(bank)))
 
     def end_unit(
         self, unit_id: str | UUID, ends: datetime | None, *, version: int | None = None, bank: str | None = None
     ) -> CorrectionReceipt:
-        """Set when a unit ends (None: never), if it is at `version`. Raises NotFoundError, TurnConflictError."""
+        """Set when a unit ends (None: never), if it is at `version`. Raises NotFoundError, EventRefusedError."""
         return self._run(calls.end_unit(unit_id, ends, version, *self._target.place(bank)))
 
     def pin_unit(self, unit_id: str | UUID, *, pinned: bool, bank: str | None = None) -> CorrectionReceipt:
