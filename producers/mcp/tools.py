@@ -203,7 +203,7 @@ async def forget_unit(memory: MemoryFacade, grant: Grant, asked: ForgetArguments
     except ValueError:
         raise NotFound("no such memory") from None
     try:
-        await memory.revisions.forget(grant, asked.project, named)
+        await memory.units.forget(grant, asked.project, named)
     except NotFound:
         await memory.knowledge.forget_document(grant, asked.project, named)
     return {"ok": True, "project": asked.project}

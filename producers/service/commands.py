@@ -23,7 +23,7 @@ from producers.service.knowledge import Knowledge
 from producers.service.redacting import Redactor
 from producers.service.single_memories import MemoryBody
 from producers.service.turns import limit_metadata, limit_text
-from producers.service.units import Revisions
+from producers.service.units import UnitCalls
 from producers.service.wire import RequestModel, WireModel
 from producers.settings import ApiSettings
 from producers.turns.items import measure_value
@@ -175,17 +175,17 @@ class Commands:
     """Does the commands of a portal."""
 
     def __init__(
-        self, dependencies: ServiceDependencies, settings: ApiSettings, knowledge: Knowledge, revisions: Revisions
+        self, dependencies: ServiceDependencies, settings: ApiSettings, knowledge: Knowledge, units: UnitCalls
     ) -> None:
-        """Keep the dependencies and the parts of the facade that do what an action has in common with the API."""
+        """Keep the dependencies, and the parts of the facade that actions share with the API."""
         self._dependencies = dependencies
         self._settings = settings
         self.knowledge = knowledge
-        self.revisions = revisions
+        self.units = units
         self._names = RecentAnswers(self._read_name, NAMES_BELIEVED_S, MOST_NAMES)
 
     async def run(self, grant: Grant, asked: Any, key: str | None = None) -> tuple[str, Result]:
-        """Do a command; return its action and result. `key`: that of the header, which goes before the body's.
+        """Do a command; return its action and result. `key`: the one of the header, which precedes the body's.
 
         Raises Invalid, TooLarge, PermissionDenied, NotFound, ConcurrencyError, KeyReused, BankInUse, QuotaExceeded.
         """
@@ -439,7 +439,7 @@ class Commands:
     async def _delete(self, call: CommandCall, name: str, only: Aggregate) -> Result:
         bank, unit = await self.reach(call), call.uuid(name)
         found = await self._find_unit(call.grant, bank, unit)
-        done = await self.revisions.forget(call.grant, bank, found, version=call.expected, only=only)
+        done = await self.units.forget(call.grant, bank, found, version=call.expected, only=only)
         ids = {"bankId": str(identity.bank_id(call.grant.host_id, bank)), name: str(found)}
         return {**ids, "position": done.position}
 

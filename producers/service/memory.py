@@ -27,7 +27,7 @@ from producers.service.recall_service import RecallService
 from producers.service.session_calls import SessionCalls
 from producers.service.single_memories import SingleMemories
 from producers.service.turn_lifecycle import TurnLifecycle
-from producers.service.units import Revisions
+from producers.service.units import UnitCalls
 from producers.settings import ApiSettings
 from store.authority import begin_call
 from store.tenancy.keys import Grant
@@ -45,12 +45,12 @@ class MemoryFacade:
         self.open_turns = OpenTurnCalls(dependencies, settings, self.lifecycle)
         self.sessions = SessionCalls(dependencies, settings)
         self.recalls = RecallService(dependencies, settings)
-        self.revisions = Revisions(dependencies, settings)
+        self.units = UnitCalls(dependencies, settings)
         self.knowledge = Knowledge(dependencies, settings)
         self.memories = SingleMemories(dependencies, settings)
         self.lists = Lists(dependencies, settings)
         self.graph = GraphLists(dependencies)
-        self.commands = Commands(dependencies, settings, self.knowledge, self.revisions)
+        self.commands = Commands(dependencies, settings, self.knowledge, self.units)
 
     def begin_call(self, grant: Grant, began: datetime | None = None) -> None:
         """Note on whose authority this task's call writes: that is read again where it writes.

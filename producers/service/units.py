@@ -52,14 +52,14 @@ class CorrectionBody(RequestModel):
         return self
 
 
-class Revisions:
-    """Reads and changes single units."""
+class UnitCalls:
+    """Reads, corrects, pins and forgets units; requests erasures of any target, and reads their receipts."""
 
     def __init__(self, dependencies: ServiceDependencies, settings: ApiSettings) -> None:
         self._dependencies = dependencies
         self._settings = settings
 
-    async def unit(self, grant: Grant, bank: str, unit: UUID) -> Unit:
+    async def get(self, grant: Grant, bank: str, unit: UUID) -> Unit:
         """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
         bank = await self._dependencies.reach(grant, bank)
         return await self._dependencies.units.get(grant.host_id, bank, unit)
@@ -173,7 +173,7 @@ class Revisions:
                 await require(grant, Action.ERASE_SHARED, bank)
         return target
 
-    async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
+    async def read_receipt(self, grant: Grant, erasure: UUID) -> Receipt:
         """Return the receipt of an erasure, done or not. Raises NotFound."""
         receipt = await self._dependencies.erasures.receipt(
             grant.host_id, erasure, *scope_of(grant.host_id, grant.space)

@@ -45,7 +45,7 @@ router = OperationRouter(prefix="/api/v1", tags=["erasures"])
     ),
 )
 async def create_erasure(request: Request, call: TenantCall) -> Response:
-    return answer_receipt(await call.memory.revisions.erase(call.grant, await read_body(request)))
+    return answer_receipt(await call.memory.units.erase(call.grant, await read_body(request)))
 
 
 @router.operation(
@@ -59,7 +59,7 @@ async def create_erasure(request: Request, call: TenantCall) -> Response:
     fails=(NotFound, *WRITING),
 )
 async def count_erasure(call: TenantCall, sent: Any) -> ErasurePreview:
-    return await call.memory.revisions.preview_erasure(call.grant, sent)
+    return await call.memory.units.preview_erasure(call.grant, sent)
 
 
 @router.get(
@@ -75,7 +75,7 @@ async def count_erasure(call: TenantCall, sent: Any) -> ErasurePreview:
 async def get_erasure(request: Request, call: TenantCall, erasure_id: ErasureId) -> Response:
     read_parameters(request, Parameters)
     return json_response(
-        describe_receipt(await call.memory.revisions.erasure(call.grant, parse_identifier(erasure_id)))
+        describe_receipt(await call.memory.units.read_receipt(call.grant, parse_identifier(erasure_id)))
     )
 
 
@@ -87,7 +87,7 @@ class DeleteParameters(BankParameters):
 
 async def erase_thing(call: TenantCall, target: Mapping[str, str]) -> Response:
     """Erase what the body of an erasure names, and answer with the receipt."""
-    return answer_receipt(await call.memory.revisions.erase(call.grant, target))
+    return answer_receipt(await call.memory.units.erase(call.grant, target))
 
 
 def answer_receipt(receipt: Receipt) -> Response:

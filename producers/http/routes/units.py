@@ -49,7 +49,7 @@ class ForgetParameters(BankParameters):
     fails=(NotFound,),
 )
 async def get_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> Unit:
-    return await call.memory.revisions.unit(call.grant, asked.bank, parse_identifier(unit_id))
+    return await call.memory.units.get(call.grant, asked.bank, parse_identifier(unit_id))
 
 
 @router.operation(
@@ -64,7 +64,7 @@ async def get_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> 
     fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
 )
 async def correct_unit(call: TenantCall, asked: BankParameters, sent: Any, unit_id: UnitId) -> CorrectionReceipt:
-    return await call.memory.revisions.correct(call.grant, asked.bank, parse_identifier(unit_id), sent)
+    return await call.memory.units.correct(call.grant, asked.bank, parse_identifier(unit_id), sent)
 
 
 @router.operation(
@@ -76,7 +76,7 @@ async def correct_unit(call: TenantCall, asked: BankParameters, sent: Any, unit_
     fails=(NotFound, IsReflection, TooSlow, *WRITING),
 )
 async def pin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> CorrectionReceipt:
-    return await call.memory.revisions.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=True)
+    return await call.memory.units.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=True)
 
 
 @router.operation(
@@ -88,7 +88,7 @@ async def pin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> 
     fails=(NotFound, IsReflection, *WRITING),
 )
 async def unpin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> CorrectionReceipt:
-    return await call.memory.revisions.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=False)
+    return await call.memory.units.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=False)
 
 
 @router.delete(
@@ -115,8 +115,8 @@ async def forget_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Re
     asked = read_parameters(request, ForgetParameters)
     if asked.erase:
         unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}
-        return answer_receipt(await call.memory.revisions.erase(call.grant, unit))
-    done = await call.memory.revisions.forget(
+        return answer_receipt(await call.memory.units.erase(call.grant, unit))
+    done = await call.memory.units.forget(
         call.grant, asked.bank, parse_identifier(unit_id), with_facts=asked.with_facts is not False
     )
     if not asked.with_facts:
