@@ -95,7 +95,7 @@ class CommandCall:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of what is changed."""
+        """The fields that hold the change."""
         return {name: value for name, value in self.data.items() if name not in _PLACE}
 
     @property
@@ -145,7 +145,7 @@ class ServiceAction:
 class EventAction:
     """An action that is one event of the log: its type, what it needs, and the fields that name units that must live.
 
-    `id_field`: the id of what it makes, which may be left out. `texts`: fields without secrets, which are not blank.
+    `id_field`: the id of the new thing, which may be left out. `texts`: fields without secrets, which are not blank.
     `others`: its fields beside those and the ids of its aggregate.
     """
 
@@ -404,7 +404,7 @@ class Commands:
         return {**told, "unitId": str(kept.unit_id), "created": True, "position": kept.position}
 
     def _identify(self, call: CommandCall, bank: UUID, content: str) -> tuple[str, str]:
-        """Return the name of the memory that a retained unit is, and what it follows from."""
+        """Return the name of a retained unit's memory, and the source of that name."""
         if call.data.get("unitId") is not None:
             return str(call.uuid("unitId")), "unitId"
         if (named := call.derive_id(bank, "unit")) is not None:

@@ -135,7 +135,7 @@ class Intake:
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
     async def _validate_turn(self, grant: Grant, value: Any, known: _Lookups) -> Judged:
-        """Return the validated turn, or the error that refuses it; adds what it looks up to `known`."""
+        """Return the validated turn, or the error that refuses it; adds its lookups to `known`."""
         try:
             turn = await run_off_loop(measure_value(value), read_turn, value, self._settings)
             if turn.bank not in known.banks:

@@ -1,6 +1,6 @@
 """Assembles the model's input of a prepared turn: recalled context, stored history and a summary, within a budget.
 
-Pure: what was read comes as arguments, and long work gives way to other requests between its steps.
+Pure: stored content comes as arguments, and long work gives way to other requests between its steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ class LaterMessages:
         return _select([*chosen, *awaited], self.items) if awaited else chosen
 
     def before(self, shown: Sequence[Item]) -> EarlierMessages:
-        """Return what a summary tells where these items are shown."""
+        """Return the content of a summary beside these items."""
         seen = {id(item) for item in shown}
         unshown = [one for one, item in zip(self.kept, self.items, strict=True) if id(item) not in seen]
         return EarlierMessages(self.session.summary, unshown)

@@ -200,7 +200,7 @@ class RecallBody(RequestModel):
         )
 
 
-#: What a question to the store takes from a body as it is, under the same name.
+#: Fields that a question to the store takes from a body unchanged, under the same name.
 FIELDS_OF_QUERY = sorted(RecallBody.model_fields.keys() & RecallQuery.__dataclass_fields__.keys())
 
 

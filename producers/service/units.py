@@ -118,7 +118,7 @@ class UnitCalls:
         return done
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
-        """Erase what the body names; return the receipt. A large erasure goes on after this returns.
+        """Erase the body's target; return the receipt. A large erasure goes on after this returns.
 
         A repeated request continues it, with what was written since, or finds nothing left. Raises Invalid, NotFound,
         PermissionDenied; ResourceBusy where it could not be accepted.
@@ -136,7 +136,7 @@ class UnitCalls:
             return await erasures.receipt(host, erasure)
 
     async def preview_erasure(self, grant: Grant, asked: Any) -> ErasurePreview:
-        """Return what an erasure of what the body names would take; nothing changes.
+        """Return the preview of an erasure of the body's target; nothing changes.
 
         Raises Invalid, NotFound, PermissionDenied, ResourceBusy.
         """

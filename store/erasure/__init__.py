@@ -1,6 +1,6 @@
 """Erasing units, sessions, users and banks: from the log, from every row, from work in progress.
 
-Exports `Erasures`, which opens, continues and accounts for erasures, and `ErasureTarget`, what is to be erased.
+Exports `Erasures`, which opens, continues and accounts for erasures, and `ErasureTarget`, the target of one.
 """
 
 from store.erasure.erasures import Erasures

@@ -1,4 +1,4 @@
-"""Statements that lock what an erasure takes from, in the order of store/SCHEMA.md.
+"""Statements that lock the places of an erasure, in the order of store/SCHEMA.md.
 
 A writer that appends to a bank, counts or embeds for it holds the bank's lock shared meanwhile.
 """

@@ -81,7 +81,7 @@ async def open_named(connection: AsyncConnection, erasure: Erasure, target: Eras
 
 
 async def begin_target(place: LockedBank) -> None:
-    """End what is erased for every reader, while its bank is locked. Raises NotFound."""
+    """End the target for every reader, while its bank is locked. Raises NotFound."""
     match place.erasure.kind:
         case Kind.BANK:
             await begin_bank(place)

@@ -121,7 +121,7 @@ def group_by_bank(page: Sequence[Row[Any]]) -> dict[UUID, UserEvents]:
 
 
 async def erase_written(place: LockedBank, written: UserEvents) -> None:
-    """Erase what one page of a user's events wrote in one bank."""
+    """Erase the content of one page of a user's events in one bank."""
     for kind, things in written.made.items():
         for thing in sorted(things):
             await _erase_made(place, kind, thing)

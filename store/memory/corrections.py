@@ -279,7 +279,7 @@ async def restore_unit(connection: AsyncConnection, origin: Origin, unit: UUID, 
     """Set a living unit's whole state (the fields of an event), in a transaction that holds its bank exclusively.
 
     As with a correction, recalls find it by its new words from the commit on, and stages read and embed it anew.
-    The caller ends what was drawn from the former text.
+    The caller ends the facts of the former text.
     """
     found = await _read_state(connection, origin, unit)
     await _set_state(connection, origin, found, {name: value for name, value in state.items() if value is not None})

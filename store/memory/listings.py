@@ -274,7 +274,7 @@ class Listings:
     async def units(
         self, host: UUID, bank: str, after: UUID | None, limit: int, chosen: ChosenUnits = ALL_UNITS
     ) -> list[ListedUnit]:
-        """Return the chosen units of a bank in the order of their ids, without denials, which say what holds no longer.
+        """Return the chosen units of a bank in the order of their ids, without denials.
 
         Facts of its newest turns are among them before a worker has written them.
         """

@@ -22,7 +22,7 @@ from store.log.storable import check_json
 
 #: Where the service's own events come from; the log keeps another source beside the event.
 SOURCE = "/afterturn"
-#: The attributes of the envelope; what an event has beside them are extensions.
+#: The attributes of the envelope; all others of an event are extensions.
 ATTRIBUTES = frozenset(
     (
         *("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "data"),
@@ -37,7 +37,7 @@ _NAMED = ATTRIBUTES | {_VERSION_ALIAS}
 
 
 class UnreadableEvent(InvalidEvent):
-    """A line is no event that this tenant's log can hold; the text names what is wrong, never a value."""
+    """A line is no event that this tenant's log can hold; the text names the fault, never a value."""
 
 
 class ReadEvent(NamedTuple):
@@ -68,7 +68,7 @@ class ReadEvent(NamedTuple):
 
     @property
     def about(self) -> frozenset[UUID]:
-        """The ids of what the event is about: bank, user, session, turn, and its aggregate's own."""
+        """The ids of the event's subject: bank, user, session, turn, and its aggregate's own."""
         named = (self.data.get(name) for name in _ABOUT)
         return frozenset({self.bank, self.user, *(UUID(str(one)) for one in named if one)})
 

@@ -44,7 +44,7 @@ HEAD = text("""
            coalesce(max(e.xid) >= pg_snapshot_xmin(pg_current_snapshot()), false) as is_ahead
       from afterturn.event_store_t e where e.host_id = :host""")
 # A unit that is a message of a conversation is history, all others are memory; an erased one keeps its origin.
-# Mentions and links of a message are history, too, so that no event of memory lacks what it belongs to.
+# Mentions and links of a message are history, too, so that no event of memory lacks its parent.
 EVENTS = text("""
     select e.position, e.aggregate_type, e.erased, cast(p.payload as text) as payload
       from (select e.*, e.data ? 'erased' as erased, cast(e as afterturn.event_store_t) as event
@@ -95,7 +95,7 @@ class Exports:
         self._maskers: dict[UUID, Masker] = {}
 
     async def begin(self, host: UUID, asked: ExportRequest) -> SnapshotRow:
-        """Begin an export of what the log holds now, and return its row.
+        """Begin an export of the log as it is now, and return its row.
 
         Raises RestoredElsewhere; ResourceBusy where a transaction that is older than the log's last event does not end.
         """
@@ -135,7 +135,7 @@ class Exports:
     async def read_page(self, host: UUID, snapshot: UUID, after: int, limit: int = PAGE) -> ExportedPage:
         """Return the events after a position; with an empty page, behind the last event, the export is done.
 
-        A page may be read again until then: who asks for the next one has it. Raises NotFound; SnapshotRefused for an
+        A page may be read again until then: the next call confirms it. Raises NotFound; SnapshotRefused for an
         export that is done.
         """
         async with self._database.tenant(host) as connection:
@@ -151,7 +151,7 @@ class Exports:
         async with self._database.tenant(host) as connection:
             row = await rows.read_row(connection, host, snapshot, lock=True)
             row.place = row.head if whole else last
-            # What is read again is counted once: the counts are those of the place.
+            # A page that is read again is counted once, because the counts belong to its place.
             if last > row.counts["counted_to"]:
                 new = [one for one in found[: len(texts)] if one.position > row.counts["counted_to"]]
                 row.counts["events"] += len(new)

@@ -70,7 +70,7 @@ async def read_digest_key(connection: AsyncConnection, host: UUID) -> bytes:
 
 
 def read_heading(line: Any) -> Heading:
-    """Return what a first line says. Raises SnapshotRefused for one of another form or version."""
+    """Return the heading in a first line. Raises SnapshotRefused for one of another form or version."""
     if not isinstance(line, Mapping) or line.get("format") != FORMAT:
         raise SnapshotRefused(f"this is no snapshot: its first line must name the format {FORMAT}")
     if line.get("version") != VERSION:

@@ -76,7 +76,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class TakenBatch:
-    """The result of a batch: the row as of its end, and what was not taken, `parked` with its number."""
+    """The result of a batch: the row as of its end, and the events that were not taken, `parked` with its number."""
 
     row: SnapshotRow
     problems: Sequence[Problem]

@@ -72,7 +72,7 @@ class MappedIds:
         await self._save(connection, rewriting.learned)
 
     async def prepare(self, events: Sequence[ReadEvent]) -> Rewriting:
-        """Return what rewrites these events of the source; what they name is kept for those that follow."""
+        """Return the rewriting of these events of the source; ids that they name are kept for later events."""
         old = await run_off_loop(len(events) * 20, list_ids, events)
         place = {"host": self._host, "mapping": self._mapping}
         async with self._database.tenant(self._host) as connection:

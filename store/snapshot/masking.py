@@ -1,4 +1,4 @@
-"""Replaces what is private in events: secrets, addresses, handles, numbers, names, and every word that is not common.
+"""Replaces private values in events: secrets, addresses, handles, numbers, names, and every word that is not common.
 
 The same value has the same mark within one export, `[NAME:1a2b3c4d5e]`: an HMAC under a key that is deleted with the
 export's end. What stays are the thousand most usual English words, punctuation, ids, times and the shape of the data.
@@ -28,7 +28,7 @@ ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "function
 
 
 class Treatment(Enum):
-    """What becomes of a field of an event's data."""
+    """The treatment of a field of an event's data."""
 
     #: Ids, times, kinds and sizes stay.
     KEEP = auto()

@@ -39,7 +39,7 @@ DIGEST = "bodyDigest"
 UNNAMED = "no event of the snapshot names its bank"
 CLASHES = "something else of the snapshot has its name here: change the replacement rules"
 
-# What the log knows of these events: by id, and the version of their aggregates.
+# Known events of the log: by id, and the version of their aggregates.
 KNOWN = text("""
     select o.nth, s.id is not null as known, s.data ? 'erased' as erased,
            s.data - 'bodyDigest' = o.data - 'bodyDigest' as equal,
@@ -60,7 +60,7 @@ QUOTAS = text("""
       from afterturn.quota_t q where q.host_id = :host""")
 _ERASURE = ERASURE.c
 
-#: What is erased by itself where its last event is a marker.
+#: Aggregates that are erased on their own, where their last event is a marker.
 _ERASABLE = {
     Aggregate.UNIT.value: (Kind.UNIT, "unitId"),
     Aggregate.DOC.value: (Kind.DOCUMENT, "docId"),
@@ -326,7 +326,7 @@ async def _read_erased(connection: AsyncConnection, host: UUID, events: Iterable
 
 
 def _is_erased(event: ReadEvent, ended: Mapping[UUID, datetime]) -> bool:
-    """Return whether the target erased what an event is about after the event was made."""
+    """Return whether the target erased the subject of an event after the event was made."""
     return not event.erased and any(event.at <= ended[one] for one in event.about & ended.keys())
 
 

@@ -33,7 +33,7 @@ SKIPPED_PREFIX = "snapshot_"
 
 
 class Fate(StrEnum):
-    """What becomes of a table's rows in a snapshot."""
+    """The treatment of a table's rows in a snapshot."""
 
     #: They are in it, as the events that made them.
     EVENTS = "events"

@@ -28,7 +28,7 @@ class PortalItem:
 
 
 def iterate_document(file: BinaryIO) -> Iterator[PortalItem]:
-    """Yield what a document holds, in its order. Raises SnapshotRefused for a document of another form."""
+    """Yield the items of a document, in its order. Raises SnapshotRefused for a document of another form."""
     reader = _Reader(file)
     try:
         yield from _iterate_items(reader)

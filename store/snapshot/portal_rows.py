@@ -19,13 +19,13 @@ _READ = "select key, told from told where source = ? order by key, version, rowi
 
 
 class PortalRows:
-    """Rows by table and key, each with what was told of it; and which of them were taken."""
+    """Rows by table and key, each with its events; and which of them were taken."""
 
     def __init__(self, file: sqlite3.Connection) -> None:
         self._file = file
 
     def add(self, source: str, key: str, version: int, told: Mapping[str, Any]) -> None:
-        """Keep what was told of a row."""
+        """Store an event of a row."""
         self._file.execute("insert into told values (?, ?, ?, ?)", (source, key, version, json.dumps(told)))
 
     def iterate(self, source: str) -> Iterator[list[dict[str, Any]]]:
@@ -39,7 +39,7 @@ class PortalRows:
         self._file.execute("insert or replace into taken values (?, ?, ?)", (source, _join_key(key), json.dumps(told)))
 
     def find_taken(self, source: str, key: Sequence[object]) -> tuple[Any] | None:
-        """Return what was noted of a row that was taken; None: it was not."""
+        """Return the note of a taken row; None: it was not taken."""
         asked = source, _join_key(key)
         found = self._file.execute("select told from taken where source = ? and key = ?", asked).fetchone()
         return None if found is None else (json.loads(found[0]),)

@@ -1,4 +1,4 @@
-"""The rows of snapshots: what was asked for, how far it came, its counts. Ids and numbers, no content."""
+"""The rows of snapshots: request, progress, counts. Ids and numbers, no content."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ RUNNING, DERIVING, DONE = "running", "deriving", "done"
 
 @dataclass(slots=True)
 class SnapshotRow:
-    """A snapshot: what was asked for, and how far it came; `mark_key` is the key of an export's marks."""
+    """A snapshot: its request and its progress; `mark_key` is the key of an export's marks."""
 
     host: UUID
     snapshot_id: UUID
@@ -118,7 +118,7 @@ async def list_exports(
 
 
 def describe_export(row: SnapshotRow) -> str:
-    """Return how a receipt names an export whose file may hold what was erased."""
+    """Return the name in a receipt of an export whose file may hold the erased content."""
     masked = ", masked" if row.masked else ""
     return f"export {row.snapshot_id} of {row.started_at:%Y-%m-%d %H:%M} UTC: {', '.join(sorted(row.parts))}{masked}"
 
