@@ -165,7 +165,8 @@ def _serve_probes(settings: Settings) -> None:
     """Serve metrics and health of this machine's workers if a port is set; exits 2 when another program has it."""
     if not settings.worker.metrics_port:
         return
-    prepare_environment(settings)
+    if not prepare_environment(settings):
+        raise typer.Exit(2)
     # Imported only now: prometheus_client decides at import whether processes share their samples.
     from deploy.worker.probes import serve_probes  # noqa: PLC0415
 

@@ -112,7 +112,7 @@ def check_way(base_url: str, *, allow_http: bool) -> None:
     if urlsplit(base_url).scheme == "http" and not allow_http and not is_loopback_url(base_url):
         raise InvalidRequestError(
             "base_url must begin with https://: over plain http the key could be read on the way. "
-            "Plain http is for this machine, or where allow_http=True says so"
+            "Plain http is for this machine, or where allow_http=True (in settings: client.allow_http) says so"
         )
 
 

@@ -71,6 +71,12 @@ def test_the_key_of_a_context_is_one_word_of_a_file_that_is_not_read_for_ever(ho
     assert list(home.rglob("contexts.json")) == []
 
 
+@pytest.mark.usefixtures("home")
+def test_plain_http_to_another_machine_is_refused_with_the_setting_that_allows_it() -> None:
+    refused = run("--url", "http://memory.example", "--key", "at_x", "recall", "x")
+    assert (refused.exit_code, "(in settings: client.allow_http)" in refused.stderr) == (2, True)
+
+
 def test_a_file_without_a_key_is_named_itself(home: Path) -> None:
     (home / "key").write_text("\n")
     refused = run("--url", "https://memory.example", "--key-file", str(home / "key"), "recall", "x")

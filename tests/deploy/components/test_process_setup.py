@@ -22,8 +22,13 @@ def test_no_walk_for_garbage_comes_while_a_process_imports_nor_meets_what_was_im
 URL = "postgresql+asyncpg://somebody@127.0.0.1:1/nothing"
 
 
-@pytest.mark.parametrize("program", ["deploy.api", "deploy.worker"])
-def test_a_folder_of_samples_that_cannot_be_made_is_named_and_ends_with_two(tmp_path: Path, program: str) -> None:
+@pytest.mark.parametrize(
+    "program,arguments",
+    [("deploy.api", ["deploy.api"]), ("deploy.worker", ["deploy.worker"]), ("deploy.worker", ["deploy.cli", "worker"])],
+)
+def test_a_folder_of_samples_that_cannot_be_made_is_named_and_ends_with_two(
+    tmp_path: Path, program: str, arguments: list[str]
+) -> None:
     """As where a service runs as another user than the one whose `data` it is given."""
     (tmp_path / "data").touch()
     told = {
@@ -32,8 +37,9 @@ def test_a_folder_of_samples_that_cannot_be_made_is_named_and_ends_with_two(tmp_
         "AFTERTURN_DATABASE__OPERATOR_URL": URL,
         "AFTERTURN_BROKER__URL": "redis://127.0.0.1:1/0",
         "AFTERTURN_API__PORT": "0",
+        "AFTERTURN_WORKER__METRICS_PORT": "9464",
     }
-    command = [sys.executable, "-P", "-m", program]
+    command = [sys.executable, "-P", "-m", *arguments]
     ended = subprocess.run(command, env=told, capture_output=True, text=True, check=False)
     folder = tmp_path / "data" / "metrics" / program.removeprefix("deploy.")
     remedy = "set metrics_dir, or data, to a folder of this user"
