@@ -63,10 +63,11 @@ def _exit_on_unwritable_output() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.errno not in UNWRITABLE or error.filename is not None:
+        if error.errno not in UNWRITABLE:
             raise
+        what = error.filename or "the output, or a file,"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what the interpreter flushes at its end
-        print(f"afterturn: the output, or a file, cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"afterturn: {what} cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(1)
 
 

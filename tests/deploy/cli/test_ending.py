@@ -121,6 +121,15 @@ def test_output_that_finds_no_space_is_one_line_of_error_and_status_1() -> None:
     assert ended.stderr == "afterturn: the output, or a file, cannot be written: No space left on device\n"
 
 
+def test_a_file_that_finds_no_space_is_named() -> None:
+    script = PRINTS.replace('print("{}")', "os.mkdir('there')").replace("import sys", "import os, sys")
+    full = "def full(path): raise OSError(28, 'No space left on device', path)\nos.mkdir = full\nmain()"
+    ended = subprocess.run(
+        [sys.executable, "-c", script.replace("\nmain()", f"\n{full}")], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "afterturn: there cannot be written: No space left on device\n")
+
+
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_command_whose_output_is_closed_does_its_work(tmp_path: Path, closed: int) -> None:
     done = tmp_path / "done"
