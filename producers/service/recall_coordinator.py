@@ -196,6 +196,7 @@ class RecallBody(RequestModel):
             time_of=self.time,
             form=self.reference,
             tells_users=True,
+            asker=self.user_id,
             **{name: getattr(self, name) for name in FIELDS_OF_QUERY},
         )
 

@@ -214,6 +214,7 @@ class TurnLifecycle:
             helpful=True,
             session_name=body.session_id,
             only_session=self._is_within_session(body),
+            asker=resolve_speaker(grant, body.user_id),
         )
         return await self._dependencies.recall_coordinator.ask(grant.host_id, asked, body.min_position, body.wait_ms)
 

@@ -22,6 +22,8 @@ from store.text.terms import question_terms, split_words
 NAMES = "names"
 #: Units above which a word is not taken for misspelt.
 RARE = 2
+#: How a question asks for the user who asks.
+ASKER = "the user"
 #: Most sessions, and first messages of each, among whose speakers a misspelt name is looked for.
 SESSIONS, FIRST = 200, 4
 
@@ -46,12 +48,14 @@ async def resolve_names(
     """Return the speakers that names of the question mean, by name, inside the tenant's transaction.
 
     `frequency`: document frequencies of the question's terms and of the marks of its names. Nothing is read if no
-    speaker is called by one of the names and none of them is rare in the bank.
+    speaker is called by one of the names and none of them is rare in the bank. A name that is the asking user's id, and
+    that no text of the bank has, means this user: "Where does Ann live?" of the user "ann".
     """
     known = set(chain.from_iterable(split_words(one) for one in state.speakers if one.lower() not in ROLES))
     terms = {name: question_terms(name, state.question.rules) for name in state.question.names if name not in known}
     called = {name: words for name, words in terms.items() if words and _is_called(name, frequency)}
-    found: dict[str, str] = {}
+    asker = "".join(split_words(state.query.asker or ""))
+    found = {name: ASKER for name in terms if name == asker and not any(frequency.get(one) for one in terms[name])}
     if called:
         found |= await read_aliases(connection, state.host, state.bank, called, state.now)
     left = (name for name in terms if name not in found and may_be_misspelt(name))

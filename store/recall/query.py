@@ -35,6 +35,7 @@ class RecallQuery:
     corrected since is restored from the log as it was then; facts that ended by the correction stay ended. `without`
     names arms, rules, "names", "reflections", "directives" or "rerank" that are left out, to measure what each
     contributes. `tells_users`: units of several users bear the names that these state as their own.
+    `asker` is the caller's own id of the user who asks.
     """
 
     bank: str
@@ -63,6 +64,7 @@ class RecallQuery:
     helpful: bool = False
     without: Sequence[str] = ()
     tells_users: bool = False
+    asker: str | None = None
 
     @property
     def most(self) -> int:

@@ -44,10 +44,10 @@ async def first(memory: Memory, question: str, **more: Any) -> str | None:
     return (await memory.ask(question, k=1, **more)).items[0].name
 
 
-async def embedded(memory: Memory, question: str) -> str:
+async def embedded(memory: Memory, question: str, asker: str | None = None) -> str:
     """Ask a recaller that knows no names yet, and return the question's text that was embedded."""
     before, memory.recaller = len(memory.embedder.heard), None
-    await memory.ask(question, k=1)
+    await memory.ask(question, k=1, asker=asker)
     [asked] = memory.embedder.heard[before]
     return asked
 
@@ -133,6 +133,16 @@ async def test_a_user_without_a_name_is_meant_where_a_bank_has_one_user(
     assert await is_resolved(memory, "Where does Kate live?")
     await memory.say(NewMessage("user", "I live in Rome."), session="s2", user_id="bob")
     assert not await is_resolved(memory, "Where does Kate live?")
+
+
+async def test_a_user_is_meant_by_her_own_id_unless_a_text_has_that_name(memory: Memory) -> None:
+    await tell_agent(memory, user_id="kate")
+    assert (await memory.texts("Where does Kate live now?", k=1, asker="kate")) == ["I live in Celje."]
+    assert "Kate" not in await embedded(memory, "Where does Kate live now?", asker="kate")
+    assert "Kate" in await embedded(memory, "Where does Kate live now?", asker="kat")
+    assert "Kate" in await embedded(memory, "Where does Kate live now?")
+    await memory.say(NewMessage("user", "Kate Bush sings."), session="s2", user_id="kate")
+    assert "Kate" in await embedded(memory, "Where does Kate live now?", asker="kate")
 
 
 async def test_an_agent_is_meant_by_the_name_its_user_calls_it(memory: Memory) -> None:
