@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.output import exit_with
 from deploy.cli.running_stack import build_database_settings
+from deploy.components.database_fitness import explain_failure
 from deploy.local.stack import Stack
 from deploy.notices import replace_unprintable
 from store.clock import DatabaseClock
@@ -45,14 +46,15 @@ async def with_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) 
 
 @contextlib.contextmanager
 def exit_on_outage() -> Iterator[None]:
-    """Exit 1 with a line where the block's database does not answer."""
+    """Exit 1 with a line where the block's database does not answer, or refuses the login."""
     try:
         yield
     except BrokenPipeError:  # the reader of a pipe went away: typer ends such a command quietly
         raise
     except (SQLAlchemyError, OSError) as error:
+        problem = explain_failure(error, "database.url and database.operator_url")
         raise exit_with(
-            f"the database of the stack does not answer ({type(error).__name__}): see `afterturn doctor`", 1
+            f"the database of the stack cannot be used: {problem.what}: see `afterturn doctor`", 1
         ) from None
     except ResourceBusy as error:
         raise exit_with(f"{error}; the database's view pg_locks shows which session holds what", 1) from None

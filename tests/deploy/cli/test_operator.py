@@ -5,9 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+import typer
+from asyncpg import InvalidPasswordError
 from sqlalchemy import NullPool, text
+from sqlalchemy.exc import DBAPIError
 
-from deploy.cli.operator_command import read_operator_name
+from deploy.cli.operator_command import exit_on_outage, read_operator_name
 from deploy.components import doctor_rules
 from deploy.components.bootstrap import HOST
 from deploy.components.doctor_rules import CheckVerdict
@@ -204,3 +208,19 @@ def test_each_rule_says_what_to_do_unless_all_is_well(
 ) -> None:
     assert finding.verdict is verdict
     assert bool(finding.remedy) == (verdict is not CheckVerdict.OK)
+
+
+@pytest.mark.parametrize(
+    "error,told",
+    [
+        (DBAPIError(None, None, InvalidPasswordError("no")), "it refuses the login (InvalidPasswordError)"),
+        (ConnectionRefusedError(), "it does not answer (ConnectionRefusedError)"),
+    ],
+)
+def test_a_database_that_refuses_the_login_is_not_said_to_be_away(
+    capsys: pytest.CaptureFixture[str], error: Exception, told: str
+) -> None:
+    with pytest.raises(typer.Exit), exit_on_outage():
+        raise error
+    said = f"the database of the stack cannot be used: {told}: see `afterturn doctor`"
+    assert capsys.readouterr().err == f"afterturn: {said}\n"
