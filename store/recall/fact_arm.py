@@ -65,7 +65,7 @@ class FactArm:
     async def find(self, connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the messages of the newest facts first; those of facts that no worker has written yet, too."""
         query = state.query
-        asked = find_asked_facts(query.text)
+        asked = find_asked_facts(state.question.text)
         units = []
         # Facts hold now: what held at an earlier moment is found by words and meaning alone.
         if asked is not None and query.as_of is None and query.known_at is None:

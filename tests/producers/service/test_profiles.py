@@ -400,3 +400,17 @@ async def test_what_another_user_said_is_told_a_turn_as_that_users(quiet: World)
     his = {"query": "cats?", "reference": "lines", "user_id": "u-ben"}
     assert "user 12:00: cats eat" in (await ana.http.post("/api/v1/recall", json=his)).json()["reference"]["content"]
     await ana.http.aclose()
+
+
+async def test_a_question_for_the_id_of_its_user_asks_for_the_user(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await make_live(quiet.database, WordEmbedder())
+    await say(ana, "I live in Celje.", user_id="kate")
+
+    async def score(query: str) -> float:
+        answer = await ana.http.post("/api/v1/recall", json={"query": query, "user_id": "kate"})
+        return float(answer.json()["results"][0]["score"])
+
+    asked = [await score(f"Where does {one} live?") for one in ("Kate", "the user", "Jan")]
+    assert asked[0] == asked[1] > asked[2]
+    await ana.http.aclose()
