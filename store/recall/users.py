@@ -19,10 +19,10 @@ NAMELESS = "The user"
 async def name_users(database: Database, state: RecallState, items: list[Recalled]) -> list[Recalled]:
     """Return an answer's units, where they are of several users with the names that these state as their own.
 
-    Nothing is read where the question asks for one user, or all units are of one.
+    Nothing is read where all units are of one user.
     """
-    query, users = state.query, {item.user_id for item in items if item.user_id is not None}
-    if not query.tells_users or query.user is not None or len(users) < 2 - query.merged:
+    users = {item.user_id for item in items if item.user_id is not None}
+    if not state.query.tells_users or len(users) <= 1:
         return items
     place = {"host": state.host, "bank": state.bank, "now": state.now}
     async with database.tenant(state.host, ONE_PLAN) as connection:

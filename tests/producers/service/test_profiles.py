@@ -3,14 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from afterturn_client.contract.facts import Fact, FactState
+from numpy.typing import NDArray
 
 from producers.settings import ApiSettings
 from store.derived.facts import Identity
@@ -377,7 +379,16 @@ async def test_what_another_user_said_is_told_a_turn_as_that_users(quiet: World)
     await make_live(quiet.database, WordEmbedder())
     workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
     said = (("u-ben", "My name is Ben."), ("u-ben", "cats eat everything"), ("u-cleo", "cats and dogs sleep"))
-    for user, words in (*said, ("u-ben", "I live in Leeds."), ("u-ben", "I moved to York."), ("u-ann", "cats purr")):
+    await say(ana, said[0][1], user_id="u-ben")
+    await Crew(workers, embedder=WordEmbedder()).drain()  # type: ignore[arg-type]  # the API's own
+    alone = (await ana.http.post("/api/v1/recall", json={"query": "name?"})).json()["results"]
+    assert [one["name"] for one in alone] == [None]
+    for user, words in (
+        *said[1:],
+        ("u-ben", "I live in Leeds."),
+        ("u-ben", "I moved to York."),
+        ("u-ann", "cats purr"),
+    ):
         await say(ana, words, user_id=user)
         await Crew(workers, embedder=WordEmbedder()).drain()  # type: ignore[arg-type]  # the API's own
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "cats Leeds York?"}]}
@@ -402,7 +413,9 @@ async def test_what_another_user_said_is_told_a_turn_as_that_users(quiet: World)
     await ana.http.aclose()
 
 
-async def test_a_question_for_the_id_of_its_user_asks_for_the_user(quiet: World) -> None:
+async def test_a_question_for_the_id_of_its_user_asks_for_the_user(
+    quiet: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ana = await quiet.tenant()
     await make_live(quiet.database, WordEmbedder())
     await say(ana, "I live in Celje.", user_id="kate")
@@ -413,4 +426,17 @@ async def test_a_question_for_the_id_of_its_user_asks_for_the_user(quiet: World)
 
     asked = [await score(f"Where does {one} live?") for one in ("Kate", "the user", "Jan")]
     assert asked[0] == asked[1] > asked[2]
+
+    heard, embed = list[str](), WordEmbedder.embed
+
+    async def hear(model: WordEmbedder, texts: Sequence[str]) -> NDArray[np.float32]:
+        heard.extend(texts)
+        return await embed(model, texts)
+
+    monkeypatch.setattr(WordEmbedder, "embed", hear)
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Where is Kate's house?"}]}
+    for turn, user in enumerate(("kate", "jan")):
+        body = {"session_id": "other", "turn_id": str(turn), "user_id": user, "current_input": [item]}
+        assert (await ana.http.post("/api/v1/turns/before", json=body)).is_success
+        assert ("Kate" in heard[-1]) is (user == "jan")
     await ana.http.aclose()
