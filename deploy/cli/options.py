@@ -15,5 +15,5 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one object
 
 
 def create_group() -> typer.Typer:
-    """Return a group of commands, whose line is that of the overview (`data/commands.toml`)."""
+    """Return a group of commands, whose line is that of the overview (`deploy/cli/app.py`)."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
