@@ -223,7 +223,7 @@ def merge_layers(tree: type[BaseModel], stack: Sequence[SettingsLayer]) -> tuple
     """Return the values of all layers, merged key by key with later ones taking precedence, and each key's source.
 
     A null counts where the setting may be null (`maintenance.*_days`); elsewhere it is as if it were not there. So is
-    an empty folder (`AFTERTURN_DATA=`), which would be the working folder.
+    an empty path (`AFTERTURN_DATA=`), which would be the working folder.
     """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -232,7 +232,7 @@ def merge_layers(tree: type[BaseModel], stack: Sequence[SettingsLayer]) -> tuple
             found = find_field(tree, names)
             if value is None and not (layer.origin != OPTION and _may_be_null(found)):
                 continue
-            if value == "" and found is not None and found.annotation is Path:
+            if value == "" and found is not None and found.annotation in (Path, Path | None):
                 continue
             _set_nested_value(merged, names, value)
             origins[".".join(names)] = layer.origin_of(".".join(names))

@@ -34,6 +34,7 @@ def test_the_defaults_work() -> None:
     loaded = load_settings({})
     assert loaded.settings.api.port == 8300
     assert loaded.settings.metrics_dir == loaded.settings.data / "metrics"
+    assert loaded.settings.recall.tokenizer is None
     assert loaded.origins == {}
 
 
@@ -207,9 +208,11 @@ def test_a_key_that_a_file_has_twice_is_refused_and_drops_no_section(tmp_path: P
 
 
 def test_a_folder_that_is_empty_is_as_if_not_set_and_never_the_working_folder(tmp_path: Path) -> None:
-    loaded = load_settings({"AFTERTURN_DATA": "", "AFTERTURN_METRICS_DIR": ""}, config=written(tmp_path, 'data: ""\n'))
+    empty = dict.fromkeys(("AFTERTURN_DATA", "AFTERTURN_METRICS_DIR", "AFTERTURN_RECALL__TOKENIZER"), "")
+    loaded = load_settings(empty, config=written(tmp_path, 'data: ""\n'))
     assert loaded.settings.data == load_settings({}).settings.data
     assert loaded.settings.metrics_dir == loaded.settings.data / "metrics"
+    assert loaded.settings.recall.tokenizer is None
     assert loaded.origins == {}
 
 
