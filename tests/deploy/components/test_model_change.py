@@ -156,5 +156,4 @@ async def test_a_model_is_changed_and_changed_back_under_load_and_no_recall_fail
     for one in (keeper, new):
         await one.close()
     assert load.wrong == []
-    assert load.recalled > 30
     assert min(after, back) >= 0.99, (after, back)
