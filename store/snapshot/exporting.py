@@ -6,7 +6,7 @@ The events are those of transactions that had ended when the export began: a res
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -36,6 +36,8 @@ PAGE_BYTES = 4_000_000
 EXPORTED = ("events", "erased", *(one.value for one in Aggregate))
 #: How long an export waits for transactions that are older than the last event, and how often it looks.
 SETTLE_S, LOOK_S = 5.0, 0.05
+#: A page is read along the index. By the statistics of a log that has just grown, all events behind it were sorted.
+IN_ORDER: Mapping[str, str] = {"enable_sort": "off"}
 #: Exports whose marks a process keeps ready.
 MASKERS = 4
 
@@ -46,25 +48,22 @@ HEAD = text("""
 # A unit that is a message of a conversation is history, all others are memory; an erased one keeps its origin.
 # Mentions and links of a message are history, too, so that no event of memory lacks its parent.
 EVENTS = text("""
-    select e.position, e.aggregate_type, e.erased, cast(p.payload as text) as payload
-      from (select e.*, e.data ? 'erased' as erased, cast(e as afterturn.event_store_t) as event
-              from afterturn.event_store_t e
-             where e.host_id = :host and e.position > :after and e.position <= :head
-               and e.xid < cast(cast(:xid as text) as xid8)
-               and (cast(:banks as uuid[]) is null or e.bank_id = any(cast(:banks as uuid[])))
-               and e.event_type = any(cast(:events as text[]))
-               and (:history or not exists (
-                    select from afterturn.agent_memory_unit_t u
-                     where u.host_id = e.host_id and u.bank_id = e.bank_id and u.origin = 'message'
-                       and u.unit_id = any(array[cast(e.data->>'unitId' as uuid), cast(e.data->>'fromUnitId' as uuid),
-                                                 cast(e.data->>'toUnitId' as uuid)])))
-               and (:memory or e.aggregate_type <> 'AgentMemoryUnit' or exists (
-                    select from afterturn.agent_memory_unit_t u
-                     where u.host_id = e.host_id and u.bank_id = e.bank_id and u.origin = 'message'
-                       and u.unit_id = cast(e.data->>'unitId' as uuid) and u.doc_id is null))
-             order by e.position limit :limit) e,
-           lateral (select afterturn.cloud_event(e.event) as payload offset 0) p
-     order by e.position""")
+    select e.position, e.aggregate_type, e.data ? 'erased' as erased, afterturn.cloud_event_text(e) as payload
+      from afterturn.event_store_t e
+     where e.host_id = :host and e.position > :after and e.position <= :head
+       and e.xid < cast(cast(:xid as text) as xid8)
+       and (cast(:banks as uuid[]) is null or e.bank_id = any(cast(:banks as uuid[])))
+       and e.event_type = any(cast(:events as text[]))
+       and (:history or not exists (
+            select from afterturn.agent_memory_unit_t u
+             where u.host_id = e.host_id and u.bank_id = e.bank_id and u.origin = 'message'
+               and u.unit_id = any(array[cast(e.data->>'unitId' as uuid), cast(e.data->>'fromUnitId' as uuid),
+                                         cast(e.data->>'toUnitId' as uuid)])))
+       and (:memory or e.aggregate_type <> 'AgentMemoryUnit' or exists (
+            select from afterturn.agent_memory_unit_t u
+             where u.host_id = e.host_id and u.bank_id = e.bank_id and u.origin = 'message'
+               and u.unit_id = cast(e.data->>'unitId' as uuid) and u.doc_id is null))
+     order by e.position limit :limit""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +137,14 @@ class Exports:
         A page may be read again until then: the next call confirms it. Raises NotFound; SnapshotRefused for an
         export that is done.
         """
-        async with self._database.tenant(host) as connection:
-            row = await rows.read_row(connection, host, snapshot)
+        async with self._database.tenant(host, IN_ORDER) as connection:
+            row = await rows.read_row(connection, host, snapshot, lock=True)
             if row.kind != rows.EXPORT or row.status == rows.DONE:
                 raise SnapshotRefused("this export is done, or it is none: begin another")
             found = await self._read_events(connection, row, after, limit)
             masker = await self._find_masker(connection, row)
-        texts, last = _cut_page([(one.position, one.payload) for one in found])
-        whole = len(texts) == len(found) and len(found) < limit
-        if masker is not None:
-            texts = await run_off_loop(sum(map(len, texts)), _mask_events, texts, masker)
-        async with self._database.tenant(host) as connection:
-            row = await rows.read_row(connection, host, snapshot, lock=True)
+            texts, last = _cut_page([(one.position, one.payload) for one in found])
+            whole = len(texts) == len(found) and len(found) < limit
             row.place = row.head if whole else last
             # A page that is read again is counted once, because the counts belong to its place.
             if last > row.counts["counted_to"]:
@@ -162,6 +157,8 @@ class Exports:
                 row.status = rows.DONE
                 self._maskers.pop(snapshot, None)
             await rows.save_row(connection, row, self._clock())
+        if masker is not None:
+            texts = await run_off_loop(sum(map(len, texts)), _mask_events, texts, masker)
         return ExportedPage(texts, row)
 
     async def _read_events(

@@ -179,6 +179,21 @@ async def test_cloud_event_is_the_whole_envelope_of_a_row(database: Database, ho
     assert await rows(database, host, query) == [("/elsewhere", 1)]
 
 
+async def test_cloud_event_text_names_no_field_twice_and_quotes_what_it_tells(database: Database, host: UUID) -> None:
+    """As json, a name that stands twice would come back twice; jsonb would hide it."""
+    extended = {**event(host, E.BANK_CREATED), "metadata": {"source": 'a "b" \\ %s', "extra": {"é": "%s"}}}
+    await value(database, host, APPEND, host=host, events=as_json(extended), expected="{}")
+    whole = "select cast(afterturn.cloud_event_text(s) as json) as told from event_store_t s"
+    names = f"select array_agg(n order by n) from ({whole}) e, json_object_keys({{}}) n"
+    attributes = await value(database, host, names.format("e.told"))
+    assert attributes == sorted({*cloud_event(extended), "extra"})
+    assert await value(database, host, names.format("e.told->'data'")) == sorted(cloud_event(extended)["data"])
+    told = await value(database, host, whole)
+    assert (told["source"], told["extra"]) == ('a "b" \\ %s', {"é": "%s"})
+    without = """select afterturn.cloud_event(jsonb_populate_record(s, '{"data": {}}'))->'data' from event_store_t s"""
+    assert set(await value(database, host, without)) == {"hostId", "bankId", "aggregateVersion", "newAggregateVersion"}
+
+
 async def test_logged_version_is_the_highest_of_an_aggregate(database: Database, host: UUID) -> None:
     doc = event(host, E.DOC_UPDATED, 2)
     events = as_json(event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), doc)
