@@ -6,7 +6,7 @@ The events are those of transactions that had ended when the export began: a res
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.database import Database
+from store.database import ONE_PLAN, Database, Settings
 from store.errors import ResourceBusy, RestoredElsewhere, SnapshotRefused
 from store.log.catalog import Aggregate
 from store.log.reader import is_log_of_cluster
@@ -37,7 +37,7 @@ EXPORTED = ("events", "erased", *(one.value for one in Aggregate))
 #: How long an export waits for transactions that are older than the last event, and how often it looks.
 SETTLE_S, LOOK_S = 5.0, 0.05
 #: A page is read along the index. By the statistics of a log that has just grown, all events behind it were sorted.
-IN_ORDER: Mapping[str, str] = {"enable_sort": "off"}
+IN_ORDER: Settings = {**ONE_PLAN, "enable_sort": "off"}
 #: Exports whose marks a process keeps ready.
 MASKERS = 4
 
