@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from deploy.cli.chat import SessionChoice
+from deploy.cli.entry_point import INTERRUPTED
 from deploy.cli.formats import LONGEST_LINE, LOOKED_FOR, Format, detect_format, parse_file
 from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
 from deploy.cli.options import DataOption, JsonOption
@@ -143,16 +144,16 @@ def _refuse_unrecognised(file: str, items: Iterator[Parsed]) -> Iterator[Parsed]
 
 def _ingest_items(client: Afterturn, items: Iterator[Any], size: int | None, patience: float, *, as_json: bool) -> None:
     started = time.monotonic()
-    problem = ""
+    problem, status = "", 0
     with _show_progress(size) as (shown, advanced):
         feeder = TurnSender(client, shown.problem, shown.waiting, advanced, patience)
         shown.tally = feeder.tally
         try:
             feeder.feed(items)
         except KeyboardInterrupt:
-            problem = "interrupted"
+            problem, status = "interrupted", INTERRUPTED
         except ServiceUnresponsive as error:
-            problem = f"gave up: {error}"
+            problem, status = f"gave up: {error}", 1
     tally = feeder.tally
     if as_json:
         print_json(_serialise_tally(tally, time.monotonic() - started))
@@ -163,7 +164,7 @@ def _ingest_items(client: Afterturn, items: Iterator[Any], size: int | None, pat
             f"{problem} after line {tally.last_line}; {tally.accepted + tally.duplicates} turns are stored. "
             "Run the same command again to go on: nothing is stored twice."
         )
-    raise typer.Exit(0 if tally.clean and not problem else 1)
+    raise typer.Exit(status or (0 if tally.clean else 1))
 
 
 def _ingest_document(client: Afterturn, whole: DocumentFile, patience: float, *, as_json: bool) -> None:

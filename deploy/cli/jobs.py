@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from deploy.cli.entry_point import INTERRUPTED
 from deploy.cli.ledger_rows import (
     BankFilter,
     BankOption,
@@ -236,7 +237,7 @@ def drain_command(
 ) -> None:
     """Wait until no work is pending or running. Dead and unknown work is ignored.
 
-    Exits 1 on time-out or interruption.
+    Exits 1 on time-out, and 130 when it is interrupted.
 
     **Example:** `afterturn jobs drain --timeout 5m && echo all done`
     """
@@ -246,14 +247,16 @@ def drain_command(
     async def count() -> Mapping[str, int]:
         return await asyncio.to_thread(count_jobs, api, selection)
 
+    status = 1
     try:
         asyncio.run(wait_until_drained(count, timeout.total_seconds(), print_notice, last.append))
     except KeyboardInterrupt:
         print_notice("interrupted")
+        status = INTERRUPTED
     if not last:
-        raise typer.Exit(1)
+        raise typer.Exit(status)
     _print_drained(last[-1], as_json=as_json)
-    raise typer.Exit(0 if last[-1].done else 1)
+    raise typer.Exit(0 if last[-1].done else status)
 
 
 def _print_drained(drained: DrainState, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import typer
 from afterturn_client.contract.operators import Key, KeyList
@@ -212,17 +212,18 @@ def _create_operator_key(
     stack: Stack, label: str, expires: timedelta | None, *, makes_keys: bool, as_json: bool
 ) -> None:
     """Create an operator's key in the database and print it."""
+    key = uuid4()
 
     async def create(database: Database, act: AuditedAct) -> tuple[str, datetime | None]:
         until = None if expires is None else act.clock() + expires
-        made = await OperatorKeys(database).create(label, until, makes_keys=makes_keys)
+        made = await OperatorKeys(database).create(label, until, makes_keys=makes_keys, key_id=key)
         act.rows = 1
         return made, until
 
     operation = "keys create --operator --makes-keys" if makes_keys else "keys create --operator"
     token, until = run_audited(stack, operation, NO_HOST, create)
     about = {"label": label, "operator": True, "makes_keys": makes_keys, "expires_at": until}
-    _print_new_key({"key": token, **about}, as_json=as_json)
+    _print_new_key({"key_id": str(key), "key": token, **about}, as_json=as_json)
 
 
 @keys_app.command("list-operators")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from afterturn_client import RetryPolicy
 
+from deploy.cli.entry_point import INTERRUPTED
 from deploy.cli.file_engine.comparison import Comparer, Comparison
 from deploy.cli.file_engine.intake import FolderImport
 from deploy.cli.file_engine.layout import SessionFolder, find_sessions
@@ -71,7 +72,7 @@ def import_command(
             client = opened.enter_context(create_client(stack, bank, timeout_s=TIMEOUT_S, retry=retry))
         problems = _Problems(folder)
         run = FolderImport(client, bank, problems.report, _tell_waiting, patience)
-        problem = _run_until_stopped(lambda advance: run.run(sessions, advance))
+        problem, status = _run_until_stopped(lambda advance: run.run(sessions, advance))
     counted = run.as_json(problems.name_file)
     if as_json:
         print_json(counted)
@@ -79,7 +80,7 @@ def import_command(
         create_console().print(_describe_import(counted, dry_run=dry_run))
     if problem:
         print_notice(f"{problem} after {run.counts.sessions} of {len(sessions)} sessions. {AGAIN}")
-    raise typer.Exit(1 if problem or counted["bad"] or counted["turns"].get("erased") else 0)
+    raise typer.Exit(status or (1 if counted["bad"] or counted["turns"].get("erased") else 0))
 
 
 @memory_app.command("compare")
@@ -114,7 +115,7 @@ def compare_command(
         create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as one,
     ):
         comparer = Comparer(one, bank, patience)
-        problem = _run_until_stopped(lambda advance: _compare(comparer, sessions, calls, found, advance))
+        problem, status = _run_until_stopped(lambda advance: _compare(comparer, sessions, calls, found, advance))
     for bad in found.bad:
         problems.report(bad)
     told = {
@@ -129,7 +130,7 @@ def compare_command(
         _print_comparison(found)
     if problem:
         print_notice(f"{problem}: what is shown was compared before")
-    raise typer.Exit(0 if told["equal"] else 1)
+    raise typer.Exit(status or (0 if told["equal"] else 1))
 
 
 def _find_sessions(folder: Path) -> list[SessionFolder]:
@@ -177,16 +178,16 @@ def _compare(
         advance(len(sessions) + number, total)
 
 
-def _run_until_stopped(run: Callable[[Callable[[int, int], None]], None]) -> str:
-    """Run with progress; return why it ended early, or nothing."""
+def _run_until_stopped(run: Callable[[Callable[[int, int], None]], None]) -> tuple[str, int]:
+    """Run with progress; return why it ended early, or nothing, and the exit status for that."""
     try:
         with show_progress("sessions") as advance:
             run(advance)
     except KeyboardInterrupt:
-        return "interrupted"
+        return "interrupted", INTERRUPTED
     except ServiceUnresponsive as error:
-        return f"gave up: {error}"
-    return ""
+        return f"gave up: {error}", 1
+    return "", 0
 
 
 class _Problems:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from afterturn_client.contract.snapshots import Snapshot, SnapshotList
 
+from deploy.cli.entry_point import INTERRUPTED
 from deploy.cli.operator_api import OperatorApi, read_answer
 from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, create_console, exit_with, print_json
@@ -245,7 +246,7 @@ def _exit_on_unusable_file(
             f"{error.filename or written} cannot be written ({error.strerror or error}): {again}", 1
         ) from None
     except KeyboardInterrupt:
-        raise exit_with(f"interrupted: {again}", 130) from None
+        raise exit_with(f"interrupted: {again}", INTERRUPTED) from None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from deploy.notices import print_notice
 PREFIX = "afterturn-private-"
 #: The servers' data folder, within a private folder.
 DATA = "data"
+INTERRUPTED = "interrupted: ending the servers of its own, and removing what they kept"
 #: Unit of `st_blocks`, in bytes.
 BLOCK_BYTES = 512
 #: Attempts to remove a folder, and the pause between two: killed processes may still write for an instant.
@@ -48,8 +49,10 @@ def open_private_folder(name: str) -> Iterator[Path]:
     except Exception:
         _keep_logs(folder / DATA / LOGS, name)
         raise
-    except KeyboardInterrupt:
-        print_notice("interrupted: ending the servers of its own, and removing what they kept")
+    except KeyboardInterrupt as interrupt:
+        if INTERRUPTED not in getattr(interrupt, "__notes__", ()):  # a folder that was opened later has said it
+            interrupt.add_note(INTERRUPTED)
+            print_notice(INTERRUPTED)
         raise
     finally:
         with defer_interrupt():

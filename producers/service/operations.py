@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Protocol
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from afterturn_client.contract import operators as contract
 from afterturn_client.contract.installation import Examination, SettingsInForce
@@ -243,7 +243,7 @@ class Operations:
             raise Invalid(FieldProblem("curate", "a read-only key cannot write directives"))
         if body.gateway_user is not None and (body.banks or body.user or body.agent or body.curate or not body.write):
             raise Invalid(FieldProblem("gateway_user", "such a key opens that user's memory and has no other rights"))
-        until = self._end(body.expires_s)
+        until, key = self._end(body.expires_s), uuid4()
         token = await self._tenant_keys.create(
             body.tenant,
             body.label,
@@ -254,15 +254,16 @@ class Operations:
             user=body.user,
             agent=body.agent,
             expires_at=until,
+            key_id=key,
         )
-        return identity.host_id(body.tenant), NewKey(key=token, expires_at=until)
+        return identity.host_id(body.tenant), NewKey(key_id=key, key=token, expires_at=until)
 
     async def rotate_key(self, key: UUID, asked: Any) -> tuple[UUID, NewKey]:
         """Create a successor of a key. Raises Invalid, NotFound."""
         body = parse_body(RotateBody, asked)
         overlap, until = timedelta(seconds=body.overlap_s), self._end(body.expires_s)
         made = await self._tenant_keys.rotate(body.tenant, key, overlap, expires_at=until)
-        return identity.host_id(body.tenant), NewKey(key=made.token, expires_at=made.expires_at)
+        return identity.host_id(body.tenant), NewKey(key_id=made.key_id, key=made.token, expires_at=made.expires_at)
 
     def _end(self, seconds: int | None) -> datetime | None:
         return None if seconds is None else self._clock() + timedelta(seconds=seconds)

@@ -177,15 +177,19 @@ class Keys:
         user: str | None = None,
         agent: str | None = None,
         expires_at: datetime | None = None,
+        key_id: UUID | None = None,
     ) -> str:
-        """Create a key of a host (and the host, if new) and return its token, which is shown only now."""
+        """Create a key of a host (and the host, if new) and return its token, which is shown only now.
+
+        `key_id`: an id that no key has; without it the key gets a new one.
+        """
         token = _make_token(gateway_user)
         host_uuid = identity.host_id(require_tenant_name(host))
         async with self._database.operator() as connection:
             await connection.execute(ADD_HOST, {"host_id": host_uuid, "name": host})
             await connection.execute(
                 insert(API_KEY).values(
-                    key_id=uuid4(),
+                    key_id=key_id or uuid4(),
                     host_id=host_uuid,
                     key_hash=hash_token(token),
                     label=label,

@@ -64,14 +64,17 @@ class OperatorKeys:
         rows = await self._database.operator_fetch(FIND, hashed)
         return build_operator(rows[0]) if rows else None
 
-    async def create(self, label: str, expires_at: datetime | None = None, *, makes_keys: bool = False) -> str:
+    async def create(
+        self, label: str, expires_at: datetime | None = None, *, makes_keys: bool = False, key_id: UUID | None = None
+    ) -> str:
         """Create a key and return its token, which is shown only now.
 
-        `makes_keys`: it may also make and rotate keys of tenants, and so come to read what they read.
+        `key_id`: an id that no key has; without it the key gets a new one. `makes_keys`: it may also make and rotate
+        keys of tenants, and so come to read what they read.
         """
         token = new_token(OPERATOR_PREFIX)
         new = {
-            "key_id": uuid4(),
+            "key_id": key_id or uuid4(),
             "key_hash": hash_token(token),
             "label": label,
             "expires_at": expires_at,

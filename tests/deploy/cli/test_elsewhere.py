@@ -87,6 +87,7 @@ def test_a_file_without_a_key_is_named_itself(home: Path) -> None:
 
 
 COUNTS = {"pending": 1, "running": 0, "done": 3, "skipped": 0, "unknown": 0, "dead": 0}
+ID = "0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20"
 #: What the service answers, which the command prints as it is.
 STATUS: dict[str, Any] = {
     "turns": 4,
@@ -115,13 +116,12 @@ def test_status_is_watched_with_an_operators_key_until_it_is_interrupted(home: P
 
 def test_an_audit_is_filtered_by_the_service_as_the_command_line_says(home: Path, service: Loopback) -> None:
     assert home
-    key = "0b7c1f5e-52a7-4a3e-8d51-3f6a1c9b7e20"
     run("context", "add", "here", "--url", service.url, stdin=OPERATOR)
     service.answers(JSONResponse({"calls": [], "has_more": False}))
-    words = ["--key", key, "--operation", "POST /api/v1/turns", "--since", "2h", "--door", "http"]
+    words = ["--key", ID, "--operation", "POST /api/v1/turns", "--since", "2h", "--door", "http"]
     assert run("audit", "list", *words, "--json").exit_code == 0
     assert service.seen[-1].params == {
-        "key_id": key,
+        "key_id": ID,
         "operation": "POST /api/v1/turns",
         "since_s": "7200.0",
         "door": "http",
@@ -141,7 +141,7 @@ def test_an_operators_key_serves_commands_without_a_database(home: Path, service
         "quota set --host acme --max-turns 5": {"quotas": []},
         "audit list --refused": {"calls": [], "has_more": False},
         "gateway list-targets": {"targets": []},
-        "keys create --host acme --expires 1h": {"key": "at_x", "expires_at": None},
+        "keys create --host acme --expires 1h": {"key_id": ID, "key": "at_x", "expires_at": None},
     }
     for command, answer in answers.items():
         service.answers(JSONResponse(answer))
@@ -259,7 +259,8 @@ async def test_an_operators_key_is_made_listed_and_revoked(operated: Operated) -
     made = await operated.answer("keys", "create", "--operator", "--label", "on call")
     assert made["key"].startswith("op_")
     listed = await operated.answer("keys", "list-operators")
-    assert [(one["label"], one["state"]) for one in listed["keys"]] == [("on call", "active")]
+    about = [(one["key_id"], one["label"], one["state"]) for one in listed["keys"]]
+    assert about == [(made["key_id"], "on call", "active")]
     assert made["key"] not in str(listed)
     done = await operated.run("keys", "revoke-operator", listed["keys"][0]["key_id"])
     assert done.exit_code == 0, done.stderr

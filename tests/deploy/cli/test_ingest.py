@@ -323,7 +323,7 @@ def test_ctrl_c_says_how_far_it_got_and_a_second_run_goes_on(stacked: Stacked) -
     out, err = process.communicate(timeout=PATIENCE_S)
     slow.set()
     counted = json.loads(out)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert 0 < counted["accepted"] < 2000
     assert f"interrupted after line {counted['accepted']}" in err.decode()
     assert b"Traceback" not in err

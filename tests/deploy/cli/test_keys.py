@@ -53,9 +53,11 @@ async def test_the_scope_curate_is_kept_with_the_key_and_shown(operated: Operate
 async def test_a_rotated_key_is_listed_with_its_successor_and_both_work(operated: Operated) -> None:
     made = await operated.answer("keys", "create", "--label", "bot", "--bank", "a")
     [key] = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]
+    assert made["key_id"] == key["key_id"]
     rotated = await operated.answer("keys", "rotate", key["key_id"], "--overlap", "24h")
     old, new = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]
     assert (old["state"], old["replaced_by"]) == ("active", new["key_id"])
+    assert rotated["key_id"] == new["key_id"]
     assert (new["label"], new["banks"], new["expires_at"]) == ("bot", ["a"], None)
     for token in (made["key"], rotated["key"]):
         assert await grant_of(operated, token) is not None

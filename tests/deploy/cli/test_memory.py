@@ -135,7 +135,7 @@ async def test_an_interrupted_import_goes_on_and_adds_nothing_twice(
     with monkeypatch.context() as patched:
         patched.setattr(intake, "TurnSender", Interrupted)
         stopped = await project.run("import")
-    assert stopped.exit_code == 1
+    assert stopped.exit_code == 130
     assert "interrupted after 1 of 3 sessions. Run the same command again" in stopped.stderr
     told, _ = await project.answer("import")
     # The second session had been stored, and its answer was lost.

@@ -169,6 +169,15 @@ def test_an_interrupt_is_answered_and_another_waits_until_all_is_removed(
     assert (list(temporary.iterdir()), list(system.iterdir())) == ([], [])
 
 
+def test_an_interrupt_is_told_once_however_many_folders_are_open(
+    temporary: Path, system: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt), open_private_folder("gateway"), open_private_folder("chaos"):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err.count("interrupted") == 1
+    assert (list(temporary.iterdir()), list(system.iterdir())) == ([], [])
+
+
 @pytest.mark.live  # a whole command starts
 def test_a_stack_that_is_interrupted_while_it_starts_leaves_nothing(temporary: Path) -> None:
     with spawned(DEMO, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:

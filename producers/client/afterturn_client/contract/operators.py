@@ -117,6 +117,8 @@ class KeyList(Shape):
 class NewKey(Shape):
     """A new key."""
 
+    key_id: UUID
+    """id of the key"""
     key: str = field(repr=False)
     """the key with its secret, which is not shown again"""
     expires_at: datetime | None
