@@ -19,7 +19,8 @@ async def gather_or_cancel(*calls: Coroutine[Any, Any, R]) -> list[R]:
         return await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
-            task.cancel()
+            if not task.cancelling():  # a second cancellation would cut its end: a rollback, the close of a connection
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
 
