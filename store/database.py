@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -78,6 +79,19 @@ _USUAL_RETENTION = FactRetention()
 Begun = Callable[[Any], Awaitable[None]]
 
 
+_in_background: ContextVar[bool] = ContextVar("in_background", default=False)
+
+
+@contextmanager
+def count_as_background() -> Iterator[None]:
+    """Leave the calls of the block out of `Database.calls`: nobody waits for their answers."""
+    before = _in_background.set(True)
+    try:
+        yield
+    finally:
+        _in_background.reset(before)
+
+
 class MeasuredPool(AsyncAdaptedQueuePool):
     """A connection pool that measures how long a call waits when every connection is in use."""
 
@@ -110,6 +124,8 @@ class Database:
         `retention` says how long facts hold that are written to this database, for all who read or write them.
         """
         self.retention = retention
+        #: The application's calls until now, for whose answers somebody waits.
+        self.calls = 0
         pooled = settings.transaction_pooling
         # SQLAlchemy begins no transactions of its own here: `tenant` does, in one call.
         self._app = _create_engine_for(
@@ -128,6 +144,7 @@ class Database:
         `settings` hold for this transaction. With `undo` it is rolled back however the block ends. Within a call it
         writes events on the call's authority alone.
         """
+        self._count_call()
         authority = current_authority()
         named = {"afterturn.host": str(host), **({SETTING: authority.as_setting()} if authority else {}), **settings}
         with lock_timeouts():
@@ -158,6 +175,7 @@ class Database:
 
         The function must set the tenant itself; without one, every access to a table raises.
         """
+        self._count_call()
         with lock_timeouts():
             async with self._app.connect() as connection:
                 with _translate_timeouts():
@@ -168,6 +186,7 @@ class Database:
 
         Arguments stand in the query as $1, $2 and so on. Raises the driver's errors, and ResourceBusy.
         """
+        self._count_call()
         with lock_timeouts():
             return await _fetch_rows(self._app, query, arguments)
 
@@ -191,6 +210,10 @@ class Database:
             async with self._operator.begin() as connection:
                 with _translate_timeouts():
                     yield connection
+
+    def _count_call(self) -> None:
+        if not _in_background.get():
+            self.calls += 1
 
     async def close(self) -> None:
         """Close every connection; call it on the event loop that used them."""

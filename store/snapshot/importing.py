@@ -26,6 +26,7 @@ from store.snapshot.pieces import BatchTaker, Problem, Taken
 from store.snapshot.policy import Part
 from store.snapshot.replacements import Replacements
 from store.snapshot.rows import SnapshotRow
+from store.throttle import Throttle
 
 #: Failed events of one batch that are told, each with its number; parked ones are all told, to be sent again later.
 MOST_TOLD = 100
@@ -227,14 +228,14 @@ class Imports:
 
     async def _derive(self, host: UUID, row: SnapshotRow) -> bool:
         """Complete every bank that has events since the import began; return whether all is done."""
-        until = time.monotonic() + DERIVING_S
+        until, throttle = time.monotonic() + DERIVING_S, Throttle(self._database)
 
         @asynccontextmanager
         async def begin() -> AsyncGenerator[AsyncConnection]:
             if time.monotonic() > until:
                 raise _Paused
             # The commit that notes a bank waits for the disk, and covers these.
-            async with self._database.tenant(host, NO_SYNC) as connection:
+            async with throttle.step(), self._database.tenant(host, NO_SYNC) as connection:
                 yield connection
 
         async with self._database.tenant(host) as connection:

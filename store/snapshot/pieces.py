@@ -27,6 +27,7 @@ from store.snapshot.mapped_ids import MappedIds
 from store.snapshot.replacements import Replacements
 from store.snapshot.rewriting import ClashingName, Rewriting, UnnamedBank
 from store.snapshot.rows import SnapshotRow
+from store.throttle import Throttle
 
 #: Events of the first piece, for which the server waits, and of the largest: 50 ms of a bank's lock. How much longer
 #: each is than the last one: it is read in less than half of the time in which the server appends as many.
@@ -120,6 +121,7 @@ class BatchTaker:
         # Usually the append finds known events. A dry run and an import under quotas look them up before.
         self._looks_up_known = row.dry_run or limited
         self._seen = set[tuple[str, int]]()
+        self._throttle = Throttle(database)
         self.taken = Taken(row.place)
 
     async def take(self, lines: Sequence[Any]) -> None:
@@ -129,9 +131,10 @@ class BatchTaker:
         """
         writing: asyncio.Task[None] | None = None
         try:
-            for start, piece in _cut_pieces(lines, whole=self._fail_fast):
+            for start, piece in self._cut_pieces(lines):
                 # Meanwhile the server appends the piece before.
-                ready = await self._read(start, piece)
+                async with self._throttle.step():
+                    ready = await self._read(start, piece)
                 if writing:
                     await writing
                 writing = asyncio.create_task(self._write(*ready))
@@ -164,14 +167,24 @@ class BatchTaker:
                 self._seen.add((event.subject, event.version))
                 yield nth, event
 
+    def _cut_pieces(self, lines: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield the pieces of a batch with their places in it; while others call, they are short."""
+        start, size = 0, len(lines) if self._fail_fast else FIRST_PIECE
+        while start < len(lines):
+            yield start, lines[start : start + size]
+            start += size
+            if not self._fail_fast:
+                size = FIRST_PIECE if self._throttle.is_shared else min(int(size * GROWTH), LARGEST_PIECE)
+
     async def _write(self, piece: Taken, events: Sequence[Numbered], columns: Columns) -> None:
         """Append a piece, and count it."""
-        if self._row.dry_run:
-            piece.counts["validated"] += len(events)
-        else:
-            if self._limited:
-                await self._charge_quotas(events)
-            await self._append(piece, events, columns)
+        async with self._throttle.step():
+            if self._row.dry_run:
+                piece.counts["validated"] += len(events)
+            else:
+                if self._limited:
+                    await self._charge_quotas(events)
+                await self._append(piece, events, columns)
         self.taken.add(piece)
 
     async def _append(self, piece: Taken, events: Sequence[Numbered], columns: Columns) -> None:
@@ -248,14 +261,6 @@ def _build_columns(events: Sequence[ReadEvent]) -> Columns:
     *columns, data, metadata = zip(*events, strict=True)
     told = [orjson.dumps(one).decode() for one in iterate_giving_way(data)]
     return *columns, told, [one and orjson.dumps(one).decode() for one in metadata]
-
-
-def _cut_pieces(lines: Sequence[Any], *, whole: bool) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Yield the pieces of a batch with their places in it."""
-    start, size = 0, len(lines) if whole else FIRST_PIECE
-    while start < len(lines):
-        yield start, lines[start : start + size]
-        start, size = start + size, min(int(size * GROWTH), LARGEST_PIECE)
 
 
 def _read_lines(start: int, lines: Sequence[Any], row: SnapshotRow, piece: Taken) -> list[Numbered]:

@@ -3,14 +3,14 @@
 import asyncio
 from contextlib import suppress
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from store.database import NO_SETTINGS, NO_SYNC, ONE_PLAN, Database
+from store.database import NO_SETTINGS, NO_SYNC, ONE_PLAN, Database, count_as_background
 from store.database_outage import is_outage, state_of
 from tests.patience import until
 from tests.servers import TestPostgres
@@ -158,3 +158,16 @@ async def test_no_process_is_begun_for_a_statement_that_is_planned_once(lonely: 
             plan = await connection.exec_driver_sql("explain select count(*) from afterturn.unit_vector_t")
             began.append("Workers Planned" in "\n".join(line for (line,) in plan))
     assert began == [True, False, False]
+
+
+async def test_calls_are_counted_but_for_those_of_the_background(lonely: Database, host: UUID) -> None:
+    async def call() -> int:
+        before = lonely.calls
+        await lonely.fetch(WHO)
+        async with lonely.tenant(host), lonely.call():
+            return lonely.calls - before
+
+    assert await call() == 3
+    with count_as_background():
+        assert await call() == 0
+    assert await call() == 3
