@@ -65,7 +65,7 @@ nightly: $(STAMP) ## what takes long: tests of benchmarks, every planted fault, 
 	@$(BIN)/python -m tests.laws
 	@$(BIN)/afterturn chaos --turns 5000 --workers 4
 	@AFTERTURN_QUEUE_TURNS=5000 $(BIN)/python -m pytest -n 0 tests/faults/test_turn_queue.py
-	@$(BIN)/afterturn check walls --tries 100000
+	@$(BIN)/afterturn check isolation --tries 100000
 	@$(BIN)/afterturn bench attacks
 
 docs: $(STAMP) ## the documentation as a site, into site/; a link that leads nowhere is an error

@@ -31,8 +31,9 @@ def _keep_group() -> None:
     """Keep the two checks a group of commands."""
 
 
-@check_app.command("walls")
-def walls_command(
+@check_app.command("isolation")
+@check_app.command("walls", hidden=True, deprecated=True)
+def isolation_command(
     *,
     tries: Annotated[int, typer.Option(min=2, metavar="N", help="Number of requests to make.")] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of the tries; the same seed repeats the same tries.")] = 0,
@@ -46,7 +47,7 @@ def walls_command(
     API in this process, one in twenty over HTTP. Exits 1 when isolation does not hold, or when a route or a
     tenant's table is not covered by the check.
 
-    **Example:** `afterturn check walls --tries 100000`
+    **Example:** `afterturn check isolation --tries 100000`
     """
     # The application in this process would write a line for every try.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -128,7 +129,7 @@ def _open_stack(data: Path | None) -> Iterator[Stack]:
         return
     print_notice("no stack runs: starting one for this")
     try:
-        with run_private_stack(1, name="walls") as own:
+        with run_private_stack(1, name="isolation") as own:
             yield own
     except PrivateStackError as error:
         raise exit_with(str(error), 1) from None

@@ -12,7 +12,7 @@ from deploy.local.private_folder import find_orphaned_folders, is_private, measu
 from deploy.local.survivors import find_servers
 
 ORPHANED = "left behind"
-AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check walls` or `demo` removes it; or do it now:"
+AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check isolation` or `demo` removes it; or do it now:"
 
 
 def find_orphaned_databases(target: DoctorTarget) -> Iterator[DoctorFinding]:

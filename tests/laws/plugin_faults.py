@@ -11,7 +11,7 @@ FAULTS = (
         file="store/plugin/marks.py",
         before="unit.c.host_id == HOST, unit.c.bank_id == bank, unit.c.seq.is_not(None)",
         after="unit.c.host_id == HOST, unit.c.seq.is_not(None)",
-        held_by="tests/producers/plugin/test_walls.py",
+        held_by="tests/producers/plugin/test_isolation.py",
         tests=("test_namespaces_and_tenants_never_cross",),
     ),
     Mutant(

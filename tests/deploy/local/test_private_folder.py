@@ -209,7 +209,7 @@ def test_a_database_whose_server_runs_is_neither_named_nor_removed(
 def test_when_the_command_fails_the_logs_of_its_servers_are_kept_and_named(
     temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ValueError, match="failed"), open_private_folder("walls") as folder:
+    with pytest.raises(ValueError, match="failed"), open_private_folder("isolation") as folder:
         (folder / DATA / LOGS).mkdir(parents=True)
         (folder / DATA / LOGS / "api.log").write_text("why it failed")
         raise ValueError("failed")
@@ -220,7 +220,7 @@ def test_when_the_command_fails_the_logs_of_its_servers_are_kept_and_named(
 
 @pytest.mark.usefixtures("system")
 def test_a_command_that_fails_before_its_servers_wrote_keeps_nothing(temporary: Path) -> None:
-    with pytest.raises(ValueError, match="failed"), open_private_folder("walls") as folder:
+    with pytest.raises(ValueError, match="failed"), open_private_folder("isolation") as folder:
         (folder / DATA / LOGS).mkdir(parents=True)
         raise ValueError("failed")
     assert list(temporary.iterdir()) == []
@@ -233,7 +233,7 @@ def test_logs_that_cannot_be_kept_hide_no_error(
     def make_none(prefix: str) -> str:
         raise OSError(errno.ENOSPC, "No space left on device", prefix)
 
-    with pytest.raises(ValueError, match="failed"), open_private_folder("walls") as folder:
+    with pytest.raises(ValueError, match="failed"), open_private_folder("isolation") as folder:
         (folder / DATA / LOGS).mkdir(parents=True)
         (folder / DATA / LOGS / "api.log").write_text("why it failed")
         monkeypatch.setattr("deploy.local.private_folder.tempfile.mkdtemp", make_none)
