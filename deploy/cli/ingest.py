@@ -15,18 +15,18 @@ from afterturn_client.message_times import local_times_of, read_time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deploy.cli.chat import SessionChoice
 from deploy.cli.entry_point import INTERRUPTED
-from deploy.cli.formats import LONGEST_LINE, LOOKED_FOR, Format, detect_format, parse_file
 from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.parsed import Parsed, Unrecognised
-from deploy.cli.refused_forms import name_refused
 from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
 from deploy.cli.text_encoding import read_as_utf8
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
-from deploy.cli.whatsapp import DateOrder
+from deploy.ingest_formats.chat import SessionChoice
+from deploy.ingest_formats.formats import LONGEST_LINE, LOOKED_FOR, Format, detect_format, parse_file
+from deploy.ingest_formats.parsed import Parsed, Unrecognised
+from deploy.ingest_formats.refused_forms import name_refused
+from deploy.ingest_formats.whatsapp import DateOrder
 from deploy.notices import print_notice, replace_unprintable
 
 HEAD_BYTES = 1 << 20

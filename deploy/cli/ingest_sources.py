@@ -10,10 +10,10 @@ from uuid import UUID
 from afterturn_client import Afterturn
 from afterturn_client.contract.receipts import DocumentReceipt
 
-from deploy.cli.bounded_lines import BOM
-from deploy.cli.formats import LONGEST_LINE
-from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, call_with_retry, retry_after_s
+from deploy.ingest_formats.bounded_lines import BOM
+from deploy.ingest_formats.formats import LONGEST_LINE
+from deploy.ingest_formats.parsed import BadLine, Parsed, ParsedTurn
 
 #: Bytes of `"doc_id":"<36 characters>",` in a request.
 _NAMED_BYTES = 48

@@ -22,7 +22,7 @@ from afterturn_client import (
 )
 from afterturn_client.kept_turns import keep_turn
 
-from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
+from deploy.ingest_formats.parsed import BadLine, Parsed, ParsedTurn
 from deploy.local.deferred_interrupt import defer_interrupt
 from embeddings.retry import Again, Backoff, Retry
 

@@ -11,9 +11,9 @@ from afterturn_client.turns import turn_body
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.chat import SessionChoice
-from deploy.cli.formats import Format, detect_format, parse_file
-from deploy.cli.parsed import LONGEST_SESSION_ID, BadLine, ParsedTurn, derive_session_name
+from deploy.ingest_formats.chat import SessionChoice
+from deploy.ingest_formats.formats import Format, detect_format, parse_file
+from deploy.ingest_formats.parsed import LONGEST_SESSION_ID, BadLine, ParsedTurn, derive_session_name
 from tests.tables import each_row
 
 GOOD = {"session_id": "s", "turn_id": "t", "messages": [{"role": "user", "content": "hello"}]}

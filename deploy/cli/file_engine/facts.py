@@ -12,7 +12,7 @@ from afterturn_client.message_times import read_time
 
 from deploy.cli.file_engine.layout import SessionFolder
 from deploy.cli.file_engine.records import BadRecord, Place, Record, parse_record, read_records
-from deploy.cli.parsed import TurnNames
+from deploy.ingest_formats.parsed import TurnNames
 
 Identity = tuple[str, str]
 _UPSERT, _DELETE, _SUPERSEDE = "fact_upsert", "fact_delete", "fact_supersede"

@@ -11,8 +11,8 @@ from deploy.cli.file_engine.facts import EngineFact, read_facts
 from deploy.cli.file_engine.layout import SessionFolder
 from deploy.cli.file_engine.records import BadRecord, Place
 from deploy.cli.file_engine.turns import EngineTurn, read_turns
-from deploy.cli.parsed import Parsed, ParsedTurn, check_turn
 from deploy.cli.turn_sender import TurnSender, call_with_retry, retry_after_s
+from deploy.ingest_formats.parsed import Parsed, ParsedTurn, check_turn
 
 
 @dataclass

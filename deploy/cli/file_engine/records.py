@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from deploy.cli.bounded_lines import read_lines
 from deploy.cli.compression import zstd
+from deploy.ingest_formats.bounded_lines import read_lines
 
 #: The service's default limit of a request, and many times the engine's of a file, in bytes: what an archive may hold.
 LONGEST_LINE, LONGEST_FILE = 2_097_152, 268_435_456

@@ -12,7 +12,7 @@ from afterturn_client.turns import NewTurn
 
 from deploy.cli.file_engine.layout import SessionFolder
 from deploy.cli.file_engine.records import BadRecord, Place, Record, read_records
-from deploy.cli.parsed import LONGEST_SESSION_ID, derive_session_name
+from deploy.ingest_formats.parsed import LONGEST_SESSION_ID, derive_session_name
 
 _INPUT, _OUTPUT = "input_item", "output_item"
 #: Events in which the engine tells what it did itself: they hold nothing that was said.

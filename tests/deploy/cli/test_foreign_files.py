@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from afterturn_client.turns import Message
 
-from deploy.cli.chat import SessionChoice
-from deploy.cli.formats import Format, detect_format, parse_file
-from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
-from deploy.cli.speakers import may_speak
-from deploy.cli.whatsapp import DateOrder
+from deploy.ingest_formats.chat import SessionChoice
+from deploy.ingest_formats.formats import Format, detect_format, parse_file
+from deploy.ingest_formats.parsed import BadLine, ParsedTurn, Unrecognised
+from deploy.ingest_formats.speakers import may_speak
+from deploy.ingest_formats.whatsapp import DateOrder
 from tests.tables import each_row
 
 CANOE = "I sold the canoe"

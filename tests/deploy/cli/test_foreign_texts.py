@@ -7,11 +7,11 @@ from typing import Any, BinaryIO, cast
 
 from afterturn_client.turns import Message
 
-from deploy.cli.chat import SessionChoice
-from deploy.cli.formats import Format, detect_format, parse_file
-from deploy.cli.parsed import BadLine, ParsedTurn, Unrecognised
-from deploy.cli.refused_forms import name_refused
 from deploy.cli.text_encoding import read_as_utf8
+from deploy.ingest_formats.chat import SessionChoice
+from deploy.ingest_formats.formats import Format, detect_format, parse_file
+from deploy.ingest_formats.parsed import BadLine, ParsedTurn, Unrecognised
+from deploy.ingest_formats.refused_forms import name_refused
 from tests.tables import each_row
 
 TEN = datetime(2024, 5, 5, 10, tzinfo=UTC)

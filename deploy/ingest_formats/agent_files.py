@@ -9,8 +9,8 @@ from afterturn_client.kept_turns import write_messages
 from afterturn_client.transcripts import TranscriptTurn, parse_transcript
 from afterturn_client.turns import NewTurn
 
-from deploy.cli.chat import LONGEST_DOCUMENT, SessionChoice
-from deploy.cli.parsed import BadLine, Parsed, ParsedTurn, Unrecognised, check_turn, derive_session_name
+from deploy.ingest_formats.chat import LONGEST_DOCUMENT, SessionChoice
+from deploy.ingest_formats.parsed import BadLine, Parsed, ParsedTurn, Unrecognised, check_turn, derive_session_name
 
 #: Fields that a turn in JSON Lines has.
 _OF_TURNS = frozenset({"session_id", "turn_id", "messages"})

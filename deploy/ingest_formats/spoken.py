@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from afterturn_client.turns import Message, NewTurn
 
-from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn
-from deploy.cli.speakers import name_speakers
-from deploy.cli.text_source import describe_offset
+from deploy.ingest_formats.parsed import BadLine, Parsed, TurnNames, check_turn
+from deploy.ingest_formats.speakers import name_speakers
+from deploy.ingest_formats.text_source import describe_offset
 
 #: Field of a turn's metadata that says where in the recording it was said, where nothing says when that began.
 OFFSET = "recording_offset"

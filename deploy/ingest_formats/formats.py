@@ -14,14 +14,14 @@ from typing import Annotated, Any, BinaryIO, Literal
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from deploy.cli.agent_files import parse_agent_file
-from deploy.cli.aider import begins_as_aider, parse_aider
-from deploy.cli.bounded_lines import BOM, Line, read_lines
-from deploy.cli.captions import begins_as_captions, parse_captions
-from deploy.cli.chat import SessionChoice, parse_chat_turns
-from deploy.cli.chat_document import begins_with_message, find_header, may_hold_conversations
-from deploy.cli.exported_markdown import begins_as_cursor, begins_as_specstory, parse_cursor, parse_specstory
-from deploy.cli.meeting_texts import (
+from deploy.ingest_formats.agent_files import parse_agent_file
+from deploy.ingest_formats.aider import begins_as_aider, parse_aider
+from deploy.ingest_formats.bounded_lines import BOM, Line, read_lines
+from deploy.ingest_formats.captions import begins_as_captions, parse_captions
+from deploy.ingest_formats.chat import SessionChoice, parse_chat_turns
+from deploy.ingest_formats.chat_document import begins_with_message, find_header, may_hold_conversations
+from deploy.ingest_formats.exported_markdown import begins_as_cursor, begins_as_specstory, parse_cursor, parse_specstory
+from deploy.ingest_formats.meeting_texts import (
     begins_as_meet,
     begins_as_otter,
     begins_as_zoom,
@@ -29,12 +29,19 @@ from deploy.cli.meeting_texts import (
     parse_otter,
     parse_zoom,
 )
-from deploy.cli.parsed import BadLine, Parsed, TurnNames, check_turn, derive_session_name, describe_first_error
-from deploy.cli.refused_forms import is_mail
-from deploy.cli.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
-from deploy.cli.text_source import TextSource
-from deploy.cli.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
-from deploy.cli.zoom_chat import begins_as_zoom_chat, parse_zoom_chat
+from deploy.ingest_formats.parsed import (
+    BadLine,
+    Parsed,
+    TurnNames,
+    check_turn,
+    derive_session_name,
+    describe_first_error,
+)
+from deploy.ingest_formats.refused_forms import is_mail
+from deploy.ingest_formats.speakers import NAMED, is_transcript, name_speakers, select_speakers, tell_role
+from deploy.ingest_formats.text_source import TextSource
+from deploy.ingest_formats.whatsapp import DateOrder, begins_as_whatsapp, parse_whatsapp
+from deploy.ingest_formats.zoom_chat import begins_as_zoom_chat, parse_zoom_chat
 from producers.turns.items import is_item
 
 #: The service's default limit for a request, in bytes; a longer line cannot be sent.

@@ -13,9 +13,9 @@ from itertools import chain, pairwise
 
 from afterturn_client.transcripts import TranscriptTurn
 
-from deploy.cli.agent_files import build_agent_turn
-from deploy.cli.bounded_lines import Line, read_lines
-from deploy.cli.parsed import (
+from deploy.ingest_formats.agent_files import build_agent_turn
+from deploy.ingest_formats.bounded_lines import Line, read_lines
+from deploy.ingest_formats.parsed import (
     Parsed,
     TurnNames,
     Unrecognised,
@@ -23,7 +23,7 @@ from deploy.cli.parsed import (
     find_unreadable,
     merge_by_line,
 )
-from deploy.cli.text_source import TextSource
+from deploy.ingest_formats.text_source import TextSource
 
 _BEGINNING = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 #: How lines of a prompt and of an output begin, and both end.

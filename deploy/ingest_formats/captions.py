@@ -11,11 +11,11 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from deploy.cli.bounded_lines import Line, read_lines
-from deploy.cli.parsed import BadLine, Parsed, Unrecognised, find_unreadable, merge_by_line
-from deploy.cli.speakers import NAMED, select_speakers
-from deploy.cli.spoken import Spoken, build_spoken_turns, give_own_names
-from deploy.cli.text_source import TextSource
+from deploy.ingest_formats.bounded_lines import Line, read_lines
+from deploy.ingest_formats.parsed import BadLine, Parsed, Unrecognised, find_unreadable, merge_by_line
+from deploy.ingest_formats.speakers import NAMED, select_speakers
+from deploy.ingest_formats.spoken import Spoken, build_spoken_turns, give_own_names
+from deploy.ingest_formats.text_source import TextSource
 
 _CLOCK = r"-?(?:\d+:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,7})?"
 _TIMING = re.compile(rf"\s*(?P<from>{_CLOCK})\s*-->\s*{_CLOCK}(?:\s.*)?")

@@ -16,8 +16,8 @@ from typing import BinaryIO
 from afterturn_client.message_times import place_local
 from afterturn_client.turns import Message, NewTurn
 
-from deploy.cli.bounded_lines import read_lines
-from deploy.cli.parsed import BadLine, Parsed, TurnNames, Unrecognised, check_turn
+from deploy.ingest_formats.bounded_lines import read_lines
+from deploy.ingest_formats.parsed import BadLine, Parsed, TurnNames, Unrecognised, check_turn
 from store.text.pattern_tables import Patterns
 
 _PATTERN = Patterns(Path(__file__).parent / "data" / "whatsapp.toml")

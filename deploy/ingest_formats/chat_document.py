@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from deploy.cli.conversations import (
+from deploy.ingest_formats.conversations import (
     MESSAGE_FIELDS,
     Conversation,
     build_conversation,

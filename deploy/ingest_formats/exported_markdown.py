@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from afterturn_client.message_times import find_time
 from afterturn_client.transcripts import TranscriptTurn
 
-from deploy.cli.agent_files import build_agent_turn
-from deploy.cli.bounded_lines import Line, read_lines
-from deploy.cli.parsed import Parsed, TurnNames, Unrecognised, find_unreadable, merge_by_line
-from deploy.cli.text_source import TextSource
+from deploy.ingest_formats.agent_files import build_agent_turn
+from deploy.ingest_formats.bounded_lines import Line, read_lines
+from deploy.ingest_formats.parsed import Parsed, TurnNames, Unrecognised, find_unreadable, merge_by_line
+from deploy.ingest_formats.text_source import TextSource
 
 _CURSOR_SIGN = re.compile(r"_Exported on .{1,80} from Cursor \([\w.-]{1,20}\)_")
 _CURSOR_HEAD = re.compile(r"\*\*(?P<role>User|Cursor)\*\*(?P<rest>)")

@@ -13,11 +13,11 @@ from itertools import chain
 
 from afterturn_client.message_times import read_time
 
-from deploy.cli.bounded_lines import Line, read_lines
-from deploy.cli.parsed import Parsed, Unrecognised, find_unreadable, merge_by_line
-from deploy.cli.speakers import NAMED, may_speak, select_speakers
-from deploy.cli.spoken import Spoken, build_spoken_turns, give_own_names
-from deploy.cli.text_source import TextSource
+from deploy.ingest_formats.bounded_lines import Line, read_lines
+from deploy.ingest_formats.parsed import Parsed, Unrecognised, find_unreadable, merge_by_line
+from deploy.ingest_formats.speakers import NAMED, may_speak, select_speakers
+from deploy.ingest_formats.spoken import Spoken, build_spoken_turns, give_own_names
+from deploy.ingest_formats.text_source import TextSource
 
 _CLOCK = r"(?:(?P<hours>\d{1,3}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d\d)"
 _OTTER_HEAD = re.compile(rf"\s*(?P<name>\S(?:.{{0,126}}?\S)?)\s{{2,}}{_CLOCK}\s*")

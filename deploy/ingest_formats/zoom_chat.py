@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import dropwhile
 
-from deploy.cli.bounded_lines import read_lines
-from deploy.cli.parsed import Parsed, Unrecognised, find_unreadable, merge_by_line
-from deploy.cli.spoken import Spoken, build_spoken_turns
-from deploy.cli.text_source import TextSource
+from deploy.ingest_formats.bounded_lines import read_lines
+from deploy.ingest_formats.parsed import Parsed, Unrecognised, find_unreadable, merge_by_line
+from deploy.ingest_formats.spoken import Spoken, build_spoken_turns
+from deploy.ingest_formats.text_source import TextSource
 
 _HEAD = re.compile(
     r"(?P<hours>\d\d):(?P<minutes>\d\d):(?P<seconds>\d\d)[ \t]{1,4}From[ \t]{1,2}(?P<name>[^:\t]{1,128}?)"

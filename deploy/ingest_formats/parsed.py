@@ -12,7 +12,7 @@ from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
 
-from deploy.cli.bounded_lines import Line
+from deploy.ingest_formats.bounded_lines import Line
 from store.identity import digest_name
 
 LONGEST_SESSION_ID = 128

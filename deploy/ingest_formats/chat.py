@@ -10,10 +10,10 @@ from afterturn_client.message_times import find_time
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from deploy.cli.bounded_lines import BOM
-from deploy.cli.chat_document import NotAChatDocument, read_conversations
-from deploy.cli.conversations import Conversation
-from deploy.cli.parsed import (
+from deploy.ingest_formats.bounded_lines import BOM
+from deploy.ingest_formats.chat_document import NotAChatDocument, read_conversations
+from deploy.ingest_formats.conversations import Conversation
+from deploy.ingest_formats.parsed import (
     BadLine,
     Parsed,
     TurnNames,

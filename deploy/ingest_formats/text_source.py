@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
-from deploy.cli.whatsapp import DateOrder
+from deploy.ingest_formats.whatsapp import DateOrder
 
 #: The name that Zoom gives a recording, with the time at which it began (UTC).
 _ZOOM = re.compile(r"GMT(\d{8})-(\d{6})_")

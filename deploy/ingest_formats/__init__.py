@@ -1,0 +1,1 @@
+"""Readers of files for `afterturn ingest`: exports of chats, transcripts of agents and meetings, captions."""
