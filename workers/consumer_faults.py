@@ -6,7 +6,8 @@ the gauge `afterturn_consumers_stopped` shows the state.
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -68,39 +69,35 @@ class WatchedConsumer(Consumer):
         self._inner, self._queue, self._faults = inner, queue, faults
 
     def __next__(self) -> MessageProxy | None:
-        try:
+        with self._noting():
             message: MessageProxy | None = next(self._inner)
-        except FAULTS as error:
-            raise self._stop(error) from None
         self._faults.end(self._queue)
         return message
 
     def ack(self, message: MessageProxy) -> None:
         """Acknowledge a message."""
-        try:
+        with self._noting():
             self._inner.ack(message)
-        except FAULTS as error:
-            raise self._stop(error) from None
 
     def nack(self, message: MessageProxy) -> None:
         """Put a message back."""
-        try:
+        with self._noting():
             self._inner.nack(message)
-        except FAULTS as error:
-            raise self._stop(error) from None
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         """Put messages back that were not begun."""
-        try:
+        with self._noting():
             self._inner.requeue(messages)
-        except FAULTS as error:
-            raise self._stop(error) from None
 
     def close(self) -> None:
         """Close the consumer."""
         self._inner.close()
 
-    def _stop(self, error: BaseException) -> ConnectionClosed:
-        cause = error.args[0] if isinstance(error, ConnectionClosed) and error.args else error
-        self._faults.begin(self._queue, cause if isinstance(cause, BaseException) else error)
-        return ConnectionClosed(cause)  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except FAULTS as error:
+            cause = error.args[0] if isinstance(error, ConnectionClosed) and error.args else error
+            self._faults.begin(self._queue, cause if isinstance(cause, BaseException) else error)
+            raise ConnectionClosed(cause) from None  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, SwitchesModels, pin_model
 from store.database import NO_SYNC, Database
-from store.derived import reflection_vectors
-from store.derived.reflection_vectors import find_reflection
 from store.derived.unit_vectors import (
     Unembedded,
     UnitsToEmbed,
     corrected_id,
     derive_reembedding_id,
+    find_reflection,
     insert_vectors,
     read_missing,
+    read_missing_reflections,
 )
 from store.errors import LeaseLost
 from store.gen_ai_spans import trace_embedding
@@ -113,7 +113,7 @@ class EmbeddingStage:
                 wanted += self._wanted(row, generation)
         async with self.database.tenant(host) as connection:
             found = await read_missing(connection, host, generation, wanted) if wanted else []
-            return found + await reflection_vectors.read_missing(connection, host, generation, reflections)
+            return found + await read_missing_reflections(connection, host, generation, reflections)
 
     @staticmethod
     def _wanted(row: LedgerRow, generation: int) -> list[UnitsToEmbed]:

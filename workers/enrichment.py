@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from embeddings.endpoint import EndpointError
 from producers.service.session_summaries import Summariser
 from store.database import Database
@@ -79,9 +81,11 @@ class EnrichmentStage:
         reader = self.reader
         turn = (await read_messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
         if not by_rules and (reader is None or not _is_for(row, turn, reader.version)):
-            return await self._skip(claim, row, "no extractor of this version is configured")
+            reason = "no extractor of this version is configured"
+            return await self._end(claim, Outcome(row.item_id, "skipped", None, reason))
         if not by_rules and not self.rights.read(claim.host_id, row.bank_id):
-            return await self._skip(claim, row, "the model may not read this bank (model_reads)")
+            reason = "the model may not read this bank (model_reads)"
+            return await self._end(claim, Outcome(row.item_id, "skipped", None, reason))
         messages = tuple(MessageText(one.role, one.content, one.name) for one in turn)
         reading = Reading(claim, row, turn, TurnText(messages, turn[0].event_date if turn else None))
         if by_rules or reader is None:
@@ -94,12 +98,9 @@ class EnrichmentStage:
     async def _summarise(self, claim: Claim, row: LedgerRow) -> Worked:
         """Summarise the turn's session. Killed after that and before the row ends, it finds nothing to do."""
         if self.summariser is None:
-            return await self._skip(claim, row, "sessions are not summarised here")
+            return await self._end(claim, Outcome(row.item_id, "skipped", None, "sessions are not summarised here"))
         await self.summariser.summarise(SessionPlace(claim.host_id, row.bank_id, row.session_id))
-        outcome = Outcome(row.item_id)
-        async with self.database.tenant(claim.host_id) as connection:
-            await close_claim(connection, claim, [outcome])
-        return Worked([outcome])
+        return await self._end(claim, Outcome(row.item_id))
 
     async def _by_model(self, reading: Reading, reader: LlmReader) -> Worked:
         passage = await self.gate.enter(PATIENCE_S)
@@ -120,7 +121,7 @@ class EnrichmentStage:
     async def _unanswered(self, reading: Reading, reader: LlmReader, error: NoAnswer) -> Worked:
         """Skip a turn that the model refuses, since it would refuse again; retry after an answer of the wrong shape."""
         await self.gate.report(well=True)
-        await self._note(reading, {"operation": "extract", "category": error.fault})
+        await self._note_failure(reading, {"operation": "extract", "category": error.fault})
         if error.fault == "refused":
             return await self._refused(reading, reader, error.fault)
         raise Transient(error.fault, "the model's answer has not the shape asked for") from None
@@ -139,7 +140,7 @@ class EnrichmentStage:
         away = error.category in {"timeout", "connection", "unavailable"}
         await self.gate.report(well=not away, pause_s=error.retry_after)
         status = {} if error.status is None else {"http_status": error.status}
-        await self._note(reading, {"operation": "extract", "category": error.category, **status})
+        await self._note_failure(reading, {"operation": "extract", "category": error.category, **status})
         if away and (passage.probing or self.gate.failing):
             return await self._put_off(reading, self.gate.shut_s)
         if error.passing:
@@ -151,24 +152,15 @@ class EnrichmentStage:
         await put_off(self.database, reading.claim, reading.row.item_id, "pending", wait)
         return Worked([Outcome(reading.row.item_id, "pending", None, None, wait)])
 
-    async def _skip(self, claim: Claim, row: LedgerRow, reason: str) -> Worked:
-        outcome = Outcome(row.item_id, "skipped", None, reason)
+    async def _end(self, claim: Claim, outcome: Outcome) -> Worked:
+        """End a row of which nothing is written."""
         async with self.database.tenant(claim.host_id) as connection:
             await close_claim(connection, claim, [outcome])
         return Worked([outcome])
 
-    async def _note(self, reading: Reading, payload: Mapping[str, Any]) -> None:
-        row = reading.row
+    async def _note_failure(self, reading: Reading, payload: Mapping[str, Any]) -> None:
         async with self.database.tenant(reading.claim.host_id) as connection:
-            await write_audit_row(
-                connection,
-                reading.claim.host_id,
-                FAILED,
-                bank=row.bank_id,
-                session=row.session_id,
-                turn=row.turn_id,
-                payload=payload,
-            )
+            await _audit_call(connection, reading, FAILED, payload)
 
     async def _write(
         self, reading: Reading, version: str, read: ModelReading, payload: Mapping[str, Any] | None = None
@@ -189,15 +181,7 @@ class EnrichmentStage:
                 deletions=deletions,
             )
             if payload is not None:
-                await write_audit_row(
-                    connection,
-                    claim.host_id,
-                    SUCCEEDED,
-                    bank=row.bank_id,
-                    session=row.session_id,
-                    turn=row.turn_id,
-                    payload=payload,
-                )
+                await _audit_call(connection, reading, SUCCEEDED, payload)
             await close_claim(connection, claim, [outcome])
         for fact in found.facts:
             FACT_WRITE.labels(fact.tier).inc()
@@ -205,6 +189,12 @@ class EnrichmentStage:
             MODEL_DELETIONS.labels(name).inc(number)
         MODEL_DELETIONS.labels("unmatched").inc(len(read.deleted) - written.proposed - written.applied)
         return Worked([outcome], written.ready_stages)
+
+
+async def _audit_call(connection: AsyncConnection, reading: Reading, event: str, payload: Mapping[str, Any]) -> None:
+    row, host = reading.row, reading.claim.host_id
+    about = {"bank": row.bank_id, "session": row.session_id, "turn": row.turn_id}
+    await write_audit_row(connection, host, event, **about, payload=payload)
 
 
 def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:

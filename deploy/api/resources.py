@@ -50,8 +50,7 @@ from store.database_gauges import read_database_sample
 from store.derived.pending_words import PendingWordsLimit
 from store.erasure import Erasures
 from store.half_open import keep_ending_half_open_sessions
-from store.ledger.depth import read_depths
-from store.ledger.ledger import Ledger
+from store.ledger.ledger import Ledger, read_depths
 from store.ledger.listing import Backlog
 from store.ledger.workers import WorkerRegistry
 from store.recall.vector_writeback import VectorWriteback

@@ -19,10 +19,14 @@ from deploy.components.reprocessing import ReprocessingProgress, ReprocessingSco
 from deploy.local.stack import Stack
 from deploy.notices import print_notice
 from store.database import Database
-from store.derived import readings, reflection_vectors
+from store.derived import readings
 from store.derived.generations import read_live
 from store.derived.readings import Unread
-from store.derived.unit_vectors import derive_reembedding_id, find_turns_without_vectors
+from store.derived.unit_vectors import (
+    derive_reembedding_id,
+    find_reflections_without_vectors,
+    find_turns_without_vectors,
+)
 from store.ledger.stages import Stage
 from store.tenancy.call_audit import NO_HOST
 from store.text.rules import VERSION
@@ -70,7 +74,7 @@ class Reembedding:
         """Return turns with a text, and reflections, that have no vector of this generation."""
         found = [
             one
-            for lacking in (find_turns_without_vectors, reflection_vectors.read_lacking)
+            for lacking in (find_turns_without_vectors, find_reflections_without_vectors)
             for one in await lacking(connection, host, self.generation, bank=bank, after=after, limit=limit)
         ]
         return sorted(found, key=lambda one: one.position)[:limit]

@@ -24,8 +24,13 @@ from store.derived.generation_passes import find_next_bank
 from store.derived.generations import GenerationState, PassPlace
 from store.errors import GenerationRefused, NotFound
 from store.ledger.workers import WorkerRegistry
-from store.recall.accuracy_check import CheckedQuestion, compare_searches, find_stored_bank
-from store.recall.generation_comparison import ComparedQuestion, compare_generations
+from store.recall.accuracy_check import (
+    CheckedQuestion,
+    ComparedQuestion,
+    compare_generations,
+    compare_searches,
+    find_stored_bank,
+)
 from store.recall.settings import RecallSettings
 
 #: For how many seconds one call asks questions, and how many it asks before it looks at the time.

@@ -21,7 +21,7 @@ import structlog
 from producers import metrics
 from producers.errors import Overloaded
 from producers.settings import PressureSettings
-from store.ledger.depth import Depth
+from store.ledger.ledger import Depth
 
 log = structlog.get_logger("afterturn.api")
 

@@ -17,8 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, locks, postings, projection
 from store.derived.postings import UnitTerms, count_unit_terms
-from store.derived.reflection_vectors import derive_row_id
-from store.derived.unit_vectors import corrected_id
+from store.derived.unit_vectors import corrected_id, derive_row_id
 from store.derived.unit_words import lock_unchanged
 from store.identity import user_id
 from store.ledger.stages import Stage

@@ -1,15 +1,32 @@
-"""The state of a fact that answers show, and the fact by which it has it. No state is stored: each follows from facts.
+"""The state of a fact that answers show, the fact by which it has it, and messages that propose its deletion.
 
-A fact that was deleted or has expired is in no answer: these two states are counted alone (`ended_facts.py`).
+No state is stored: each follows from facts. A fact that was deleted or has expired is in no answer: these two states
+are counted alone (`person_queries.count_ended_facts`).
 """
 
 from typing import Any
 
 from afterturn_client.contract.facts import FactState
-from sqlalchemy import ColumnElement, FromClause, Text, case, cast, null, or_, select, tuple_
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    FromClause,
+    Text,
+    Uuid,
+    and_,
+    case,
+    cast,
+    func,
+    null,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
 from sqlalchemy.sql.expression import ScalarSelect
 
-from store.schema import FACT, same_bank
+from store.expiry import row_lasts
+from store.schema import FACT, LINK, UNIT, same_bank
 from store.sql_constants import ONE, inline
 
 #: The fact that another ended by.
@@ -59,3 +76,30 @@ def select_newest_statement(fact: FromClause) -> ScalarSelect[Any]:
         .limit(ONE)
         .scalar_subquery()
     )
+
+
+#: The type of the link from a message to a fact that it proposes to delete.
+PROPOSES = "prevents"
+
+_MESSAGE = UNIT.alias("proposing")
+
+
+def select_proposals(fact: FromClause) -> ColumnElement[Any]:
+    """Return the messages that propose to delete a fact, by its unit; takes `now`."""
+    found = (
+        select(LINK.c.from_unit_id)
+        .join(_MESSAGE, and_(same_bank(_MESSAGE, LINK), _MESSAGE.c.unit_id == LINK.c.from_unit_id))
+        .where(
+            same_bank(LINK, fact),
+            LINK.c.to_unit_id == fact.c.unit_id,
+            LINK.c.link_type == inline(PROPOSES),
+            LINK.c.active,
+            fact.c.origin == inline("extraction"),
+            _MESSAGE.c.origin == inline("message"),
+            _MESSAGE.c.active,
+            row_lasts(_MESSAGE),
+        )
+        .order_by(LINK.c.from_unit_id)
+        .correlate(fact)
+    )
+    return type_coerce(func.array(found.scalar_subquery()), ARRAY(Uuid()))

@@ -8,9 +8,15 @@ from sqlalchemy import bindparam, delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.derived import reflection_vectors
 from store.derived.generations import ENDED, PassPlace
-from store.derived.unit_vectors import Unembedded, UnitsToEmbed, find_turns_without_vectors, read_missing
+from store.derived.unit_vectors import (
+    Unembedded,
+    UnitsToEmbed,
+    find_reflections_without_vectors,
+    find_turns_without_vectors,
+    read_missing,
+    read_missing_reflections,
+)
 from store.schema import BANK, EVENT_STORE, HOST, UNIT_VECTOR, in_bank
 
 FIRST = UUID(int=0)
@@ -74,7 +80,7 @@ async def read_lacking_texts(database: Database, place: PassPlace, generation: i
 async def _read_lacking(connection: AsyncConnection, place: PassPlace, generation: int) -> LackingTexts | None:
     host, bank, after = place.host, place.bank, place.position
     turns = await find_turns_without_vectors(connection, host, generation, bank=bank, after=after, limit=TURNS)
-    drawn = await reflection_vectors.read_lacking(connection, host, generation, bank=bank, after=after, limit=TURNS)
+    drawn = await find_reflections_without_vectors(connection, host, generation, bank=bank, after=after, limit=TURNS)
     found = [*((one, False) for one in turns), *((one, True) for one in drawn)]
     some = sorted((one.position, one.turn, is_drawn) for one, is_drawn in found)
     if not (some := some[:TURNS]):
@@ -82,7 +88,7 @@ async def _read_lacking(connection: AsyncConnection, place: PassPlace, generatio
     wanted = [UnitsToEmbed(bank, turn, facts) for _, turn, drawn in some if not drawn for facts in (False, True)]
     reflections = [(bank, reflection) for _, reflection, drawn in some if drawn]
     units = await read_missing(connection, host, generation, wanted) if wanted else []
-    units += await reflection_vectors.read_missing(connection, host, generation, reflections)
+    units += await read_missing_reflections(connection, host, generation, reflections)
     return LackingTexts(some[-1][0], units)
 
 

@@ -16,13 +16,12 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.derived.aliases import PERSONAL
 from store.derived.called_names import find_called
-from store.derived.ended_facts import count_ended_facts
+from store.derived.entity_profiles import PERSONAL
 from store.derived.fact_states import judge_end
 from store.derived.facts import Identity
 from store.derived.own_names import OWN_NAME, read_own_subjects
-from store.derived.person_queries import AROUND, OF_NAME, OF_USER, SEEN, SEEN_OF_USER, SUBJECTS
+from store.derived.person_queries import AROUND, OF_NAME, OF_USER, SEEN, SEEN_OF_USER, SUBJECTS, count_ended_facts
 from store.derived.said_facts import SaidFact, read_said_facts
 from store.identity import user_id
 from store.tenancy.banks import scope_of

@@ -118,7 +118,7 @@ class Unread:
 
 
 async def read_unread_turns(
-    connection: AsyncConnection, host: UUID, version: str, *, bank: UUID | None = None, after: int = 0, limit: int = 500
+    connection: AsyncConnection, host: UUID, version: str, *, bank: UUID | None, after: int, limit: int
 ) -> list[Unread]:
     """Return at most `limit` turns of a host or bank that a version has not read, after a position, in log order."""
     arguments = {"host": host, "version": version, "bank": bank, "after": after, "limit": limit}

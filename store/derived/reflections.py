@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
 from store.derived.insights import LISTED, Statement, choose_members, derive_insight, derive_list
-from store.derived.reflection_vectors import ChangedReflection, open_rows
 from store.derived.temporal_links import read_weights
+from store.derived.unit_vectors import ChangedReflection, open_rows
 from store.identity import NamedKind, named_id
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType

@@ -28,9 +28,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.corrected_facts import SaidCorrection, WaitingFact, find_corrected
-from store.derived.denied_facts import SaidEnding, find_ended
 from store.derived.facts import DENIED, MANY_VALUED, Identity
+from store.derived.implied_facts import ImplyingMessages, SaidMessage, WaitingFact
 from store.driver_rows import DriverRow, fetch_rows
 from store.expiry import row_lasts
 from store.ledger.stages import Stage
@@ -39,8 +38,6 @@ from store.retention import FactRetention, TierRetention
 from store.schema import BANK, LEDGER, UNIT, in_bank
 from store.sql_constants import ONE, inline
 from store.text.rules import VERSION, ExtractedFact, MessageText
-from store.text.rules.corrections import find_corrections
-from store.text.rules.endings import find_endings
 from store.text.rules.extract import MAX_FACTS_OF_TURN
 from store.text.rules.facts import MINED_ROLE, find_facts
 from store.text.terms import Terms, analyse_text, lexical_text
@@ -172,42 +169,17 @@ async def read_said_facts(
     alone = _find_lone_turns(rows)
     facts = await _fold_facts(connection, found, alone, ends) if found else []
     waiting = [WaitingFact(one.identity, one.value, one.fact.denied) for one in facts]
-    implied = [
-        *await _read_corrected(connection, asked["host"], rows, waiting),
-        *await _read_ended(connection, asked["host"], rows, waiting),
+    by_unit = {row.unit_id: row for row in sorted(rows, key=_order_said)}
+    messages = [
+        SaidMessage(row.bank_id, row.unit_id, row.user_id, row.nth, MessageText(row.role, row.content, row.name))
+        for row in by_unit.values()
     ]
+    stated = await ImplyingMessages(messages).find_implied(connection, asked["host"], waiting)
+    implied = [(by_unit[one.unit_id], fact) for one, fact in stated]
     implied = [(row, fact) for row, fact in implied if ends.lasts(row, fact, asked["now"])]
     if implied:
         facts += await _fold_facts(connection, implied, alone, ends)
     return sorted(facts, key=lambda one: (one.said_at, one.said)) if implied else facts
-
-
-async def _read_corrected(
-    connection: AsyncConnection, host: UUID, rows: Sequence[DriverRow], waiting: Sequence[WaitingFact]
-) -> list[tuple[DriverRow, ExtractedFact]]:
-    """Return the facts that bare corrections among these messages state, each with its message."""
-    found = [
-        (row, one)
-        for row in sorted(rows, key=_order_said)
-        for one in find_corrections(MessageText(row.role, row.content, row.name), row.nth)
-    ]
-    said = [SaidCorrection(row.bank_id, row.unit_id, row.user_id, row.name, one) for row, one in found]
-    stated = await find_corrected(connection, host, said, waiting)
-    return [(row, fact) for (row, _), fact in zip(found, stated, strict=True) if fact is not None]
-
-
-async def _read_ended(
-    connection: AsyncConnection, host: UUID, rows: Sequence[DriverRow], waiting: Sequence[WaitingFact]
-) -> list[tuple[DriverRow, ExtractedFact]]:
-    """Return the denials that these messages are without naming a value, each with its message."""
-    found = [
-        (row, one)
-        for row in sorted(rows, key=_order_said)
-        for one in find_endings(MessageText(row.role, row.content, row.name), row.nth)
-    ]
-    said = [SaidEnding(row.bank_id, row.unit_id, row.user_id, row.name, one) for row, one in found]
-    denied = await find_ended(connection, host, said, waiting)
-    return [(row, fact) for (row, _), facts in zip(found, denied, strict=True) for fact in facts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,62 +81,29 @@ MEMORY = text("set maintenance_work_mem = '512MB'")
 
 
 @dataclass(frozen=True, slots=True)
-class NeededPartitionIndex:
-    """The index that a partition needs on the vectors of one generation, of this many lists; 0: none any more."""
+class NeededIndex:
+    """The index that a table needs on some of its vectors, of this many lists; 0: none any more.
 
-    partition: int
-    generation: int
+    `stem` begins its name; `which` is the condition of its rows.
+    """
+
+    table: str
+    stem: str
+    which: str
     dimension: int
     lists: int
 
-    @property
-    def table(self) -> str:
-        """The table that the index is on."""
-        return f"unit_vector_{self.partition}"
 
-    @property
-    def stem(self) -> str:
-        """The beginning of the index's name."""
-        return f"unit_vector_{self.partition}_{self.generation}"
-
-    @property
-    def over(self) -> str:
-        """The indexed column or expression."""
-        return f"cast(embedding as public.halfvec({self.dimension}))"
-
-    @property
-    def rows(self) -> str:
-        """The WHERE clause of a partial index; '' for all rows."""
-        return f" where generation = {self.generation}"
+def of_partition(partition: int, generation: int, dimension: int, lists: int) -> NeededIndex:
+    """Return the index that a partition needs on the vectors of one generation."""
+    table = f"unit_vector_{partition}"
+    return NeededIndex(table, f"{table}_{generation}", f"generation = {generation}", dimension, lists)
 
 
-@dataclass(frozen=True, slots=True)
-class NeededNamespaceIndex:
-    """The index that a plugin namespace needs on callers' vectors of one dimension; 0 lists: it needs none any more."""
-
-    bank: UUID
-    dimension: int
-    lists: int
-
-    @property
-    def table(self) -> str:
-        """The table that the index is on."""
-        return "plugin_vector_t"
-
-    @property
-    def stem(self) -> str:
-        """The beginning of the index's name."""
-        return f"plugin_vector_{self.bank.hex}_{self.dimension}"
-
-    @property
-    def over(self) -> str:
-        """The indexed column or expression."""
-        return f"cast(embedding as public.halfvec({self.dimension}))"
-
-    @property
-    def rows(self) -> str:
-        """The WHERE clause of a partial index; '' for all rows."""
-        return f" where bank_id = '{self.bank}' and dimension = {self.dimension}"
+def of_namespace(bank: UUID, dimension: int, lists: int) -> NeededIndex:
+    """Return the index that a plugin namespace needs on callers' vectors of one dimension."""
+    stem = f"plugin_vector_{bank.hex}_{dimension}"
+    return NeededIndex("plugin_vector_t", stem, f"bank_id = '{bank}' and dimension = {dimension}", dimension, lists)
 
 
 class VectorIndexes:
@@ -150,7 +117,7 @@ class VectorIndexes:
         self._exact_units = exact_units
         self._building: asyncio.Task[None] | None = None
 
-    async def needed(self) -> list[NeededPartitionIndex | NeededNamespaceIndex]:
+    async def needed(self) -> list[NeededIndex]:
         """Return the partitions with a large bank and no fitting index, or with an index and no large bank.
 
         Likewise the namespaces of memory plugins, by the number of callers' vectors of a dimension.
@@ -185,7 +152,7 @@ class VectorIndexes:
                 for statement in index_statements(needed):
                     await connection.execute(text(statement))
 
-    async def _needed(self, connection: AsyncConnection) -> list[NeededPartitionIndex | NeededNamespaceIndex]:
+    async def _needed(self, connection: AsyncConnection) -> list[NeededIndex]:
         arguments = {"partitions": PARTITIONS, "exact_units": self._exact_units}
         partitions = await connection.execute(PARTITIONS_IN_NEED, arguments)
         namespaces = await connection.execute(
@@ -193,12 +160,12 @@ class VectorIndexes:
         )
         return [
             *(
-                NeededPartitionIndex(row.partition, row.generation, row.dimension, lists)
+                of_partition(row.partition, row.generation, row.dimension, lists)
                 for row in partitions
                 if (lists := self._change(row)) is not None
             ),
             *(
-                NeededNamespaceIndex(row.bank_id, row.dimension, lists)
+                of_namespace(row.bank_id, row.dimension, lists)
                 for row in namespaces
                 if (lists := self._change(row)) is not None
             ),
@@ -224,7 +191,7 @@ def count_lists(vectors: int, most: int = MOST_LISTS) -> int:
     return max(1, min(vectors // LIST_UNITS, most))
 
 
-def index_statements(needed: NeededPartitionIndex | NeededNamespaceIndex) -> Sequence[str]:
+def index_statements(needed: NeededIndex) -> Sequence[str]:
     """Return the statements that build or drop an index without blocking writers; readers use the old one meanwhile.
 
     An unfinished index of an earlier run is dropped first.
@@ -232,7 +199,8 @@ def index_statements(needed: NeededPartitionIndex | NeededNamespaceIndex) -> Seq
     gone = f"drop index concurrently if exists afterturn.{needed.stem}_near"
     if not needed.lists:
         return (gone,)
-    build = f"using ivfflat (({needed.over}) public.halfvec_ip_ops) with (lists = {needed.lists}){needed.rows}"
+    over = f"cast(embedding as public.halfvec({needed.dimension}))"
+    build = f"using ivfflat (({over}) public.halfvec_ip_ops) with (lists = {needed.lists}) where {needed.which}"
     return (
         f"drop index concurrently if exists afterturn.{needed.stem}_coming",
         f"create index concurrently {needed.stem}_coming on afterturn.{needed.table} {build}",

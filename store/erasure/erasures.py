@@ -18,11 +18,10 @@ from store.coalescing import Coalescer
 from store.database import Database
 from store.database_outage import DEADLOCK, retry_after_states
 from store.erasure import requests
-from store.erasure.ages import count_old, find_old_turns
 from store.erasure.banks import ISSUED
-from store.erasure.ended import convert_to_microseconds, has_ended
 from store.erasure.locks import LOCK_BANK, LOCK_HOST, LOCK_LOG, LOCK_QUOTA, SHARE_QUOTA
 from store.erasure.requests import Erasure, ErasureTarget, Kind, Receipt
+from store.erasure.retention import convert_to_microseconds, count_old, find_old_turns, has_ended
 from store.erasure.steps import (
     begin_target,
     begin_target_again,

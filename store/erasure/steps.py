@@ -9,20 +9,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import schema
 from store.erasure import requests
-from store.erasure.ages import erase_old
-from store.erasure.banks import BANK, begin_bank, erase_page
-from store.erasure.ended import erase_ended
-from store.erasure.locks import LOCK_BANK, LOCK_BANKS, LOCK_QUOTA, SHARE_QUOTA
-from store.erasure.requests import Erasure, ErasureTarget, Kind
-from store.erasure.sessions import PAGE_UNITS, SESSION, begin_session, erase_session_page
-from store.erasure.things import (
+from store.erasure.aggregates import (
     HAS_DIRECTIVE,
     HAS_DOCUMENT,
     HAS_MEMORY,
+    PAGE_UNITS,
+    SESSION,
+    begin_session,
     erase_directive,
     erase_document_page,
     erase_memory_page,
+    erase_session_page,
 )
+from store.erasure.banks import BANK, begin_bank, erase_page
+from store.erasure.locks import LOCK_BANK, LOCK_BANKS, LOCK_QUOTA, SHARE_QUOTA
+from store.erasure.requests import Erasure, ErasureTarget, Kind
+from store.erasure.retention import erase_ended, erase_old
 from store.erasure.units import LockedBank, erase_units
 from store.erasure.user_names import find_units_naming
 from store.erasure.users import erase_keys, erase_written, group_by_bank, read_events_of_user
@@ -62,7 +64,7 @@ async def find_target(place: LockedBank, target: ErasureTarget) -> None:
         case Kind.BANK:
             known = bool(await place.ask(BANK))
         case Kind.SESSION:
-            known = bool(await place.ask(SESSION, session=thing))
+            known = bool(await place.ask(SESSION, thing=thing))
         case Kind.USER:
             found = await place.connection.execute(KNOWN, {"host": host, "thing": thing, "name": target.name})
             known = bool(found.scalar())

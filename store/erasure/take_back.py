@@ -109,7 +109,6 @@ COMPACTED = select(_EVENT.position).where(
     _EVENT.event_type == EventType.SESSION_COMPACTED,
     _in_spans(_EVENT.position),
 )
-TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 
 FOR_EVER = 2**63 - 1
 
@@ -171,7 +170,7 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
         await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id])
     if row.turn_id:
         # A stage that works on the turn now has read the old text.
-        await place.ask(TAKE_BACK, turn=row.turn_id)
+        await place.ask(corrections.TAKE_BACK, turn=row.turn_id)
     place.erasure.counts["mentions"] += len(mentions)
     place.erasure.counts["versions"] += 1
     return False

@@ -91,6 +91,16 @@ async def lock_bank(connection: AsyncConnection, origin: Origin) -> None:
     await lock_lasting_bank(connection, LOCK, {"host": origin.host, "bank": origin.bank, "now": origin.at})
 
 
+async def require_units(connection: AsyncConnection, origin: Origin, units: Sequence[UUID]) -> None:
+    """Raise NotFound unless each of these units of a bank lives."""
+    wanted, unit = set(units), schema.UNIT.c
+    living = select(func.count()).where(
+        unit.host_id == origin.host, unit.bank_id == origin.bank, unit.unit_id.in_(sorted(wanted)), unit.active
+    )
+    if wanted and await connection.scalar(living) != len(wanted):
+        raise NotFound("no such unit")
+
+
 async def _append_event(
     connection: AsyncConnection, origin: Origin, command: Command, offered: dict[str, Any]
 ) -> CommandDone:
@@ -118,15 +128,7 @@ async def _check_precondition(
         raise NotFound("no such thing in this bank")
     if command.expected not in (None, version):
         raise ConcurrencyError(name, command.expected, version)
-    units = sorted(set(command.units))
-    living = select(func.count()).where(
-        schema.UNIT.c.host_id == origin.host,
-        schema.UNIT.c.bank_id == origin.bank,
-        schema.UNIT.c.unit_id.in_(units),
-        schema.UNIT.c.active,
-    )
-    if units and await connection.scalar(living) != len(units):
-        raise NotFound("no such unit")
+    await require_units(connection, origin, command.units)
     if command.kind is EventType.UNIT_ENTITY_LINKED and not await _is_living(
         connection, origin, Aggregate.ENTITY, data
     ):

@@ -1,6 +1,6 @@
 """Directives of a bank, links between its units, and its reflections."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ from sqlalchemy import (
     Select,
     bindparam,
     cast,
-    func,
     literal,
     select,
     tuple_,
@@ -32,7 +31,7 @@ from store.expiry import bank_lasts
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
-from store.memory.commanded import Command, CommandDone, apply_command, lock_bank
+from store.memory.commanded import Command, CommandDone, apply_command, lock_bank, require_units
 from store.memory.reflections import STILL_DRAWN
 from store.page_bytes import PageRows, build_page, cut_to_bytes
 from store.tenancy.quotas import charge_quota, run_within_quota
@@ -166,9 +165,7 @@ class Curation:
         parts = (link.first, link.second, link.kind)
         async with self._database.tenant(origin.host) as connection:
             await lock_bank(connection, origin)
-            units = sorted({link.first, link.second})
-            if await connection.scalar(_count_units(origin, units)) != len(units):
-                raise NotFound("no such unit")
+            await require_units(connection, origin, (link.first, link.second))
             known = (await connection.execute(_find_link(origin, link))).one_or_none()
             alive = known is not None and known.active
             if known is not None and alive and known.weight == link.weight:
@@ -217,15 +214,6 @@ def _build_directive(row: Row[Any]) -> Directive:
 def _find_directive(origin: Origin, directive: UUID) -> Select[*tuple[Any, ...]]:
     return select(*_SAID, _DIRECTIVE.active, _DIRECTIVE.bytes).where(
         _DIRECTIVE.host_id == origin.host, _DIRECTIVE.bank_id == origin.bank, _DIRECTIVE.directive_id == directive
-    )
-
-
-def _count_units(origin: Origin, units: Sequence[UUID]) -> Select[int]:
-    unit = schema.UNIT.c
-    return (
-        select(func.count())
-        .select_from(schema.UNIT)
-        .where(unit.host_id == origin.host, unit.bank_id == origin.bank, unit.unit_id.in_(units), unit.active)
     )
 
 

@@ -1,4 +1,4 @@
-"""Lists and reads entities, their mentions, pairs that occur together, and links between units.
+"""Lists and reads entities, their mentions, pairs that occur together, and links of units.
 
 What has ended, or is known from ended units alone, is in no answer. Each list begins after a place: the ids of the last
 row before it (None: from the start).
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from afterturn_client.contract.graph import Cooccurrence, Entity, Mention, Neighbourhood, UnitLink
 from afterturn_client.contract.shape import Shape
+from afterturn_client.contract.units import Link
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
@@ -24,10 +25,14 @@ from sqlalchemy import (
     bindparam,
     exists,
     func,
+    literal,
     or_,
     select,
+    true,
     tuple_,
+    union_all,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
@@ -35,6 +40,7 @@ from store.errors import NotFound
 from store.expiry import bank_lasts, row_lasts
 from store.log.event_data import LinkType
 from store.schema import ENTITY, ENTITY_COOCCUR, ENTITY_PROFILE, LINK, UNIT, UNIT_ENTITY, in_bank, same_bank
+from store.sql_constants import ZERO
 
 S = TypeVar("S", bound=Shape)
 #: The most pairs of one answer about the entities around one, and how many pairs are looked through for each entity.
@@ -282,3 +288,47 @@ def _take_one(found: Sequence[S], what: str) -> S:
     if not found:
         raise NotFound(f"no such {what}")
     return found[0]
+
+
+#: The most links of a unit that are returned, the strongest ones.
+MOST_LINKS = 20
+#: How many characters of the other unit's text are returned.
+EXCERPT = 200
+
+
+def _select_links(near: ColumnElement[UUID], far: ColumnElement[UUID], direction: str) -> Select[*tuple[Any, ...]]:
+    way = literal(direction).label("direction")
+    return select(far.label("unit_id"), _LINK.link_type.label("kind"), _LINK.weight, way).where(
+        in_bank(LINK), near == bindparam("unit"), _LINK.active
+    )
+
+
+_LINKED = union_all(
+    _select_links(_LINK.from_unit_id, _LINK.to_unit_id, "to"),
+    _select_links(_LINK.to_unit_id, _LINK.from_unit_id, "from"),
+).subquery("found")
+_STRONGEST_LINKS = (
+    select(_LINKED)
+    .order_by(_LINKED.c.weight.desc(), _LINKED.c.kind, _LINKED.c.unit_id)
+    .limit(MOST_LINKS)
+    .cte("strongest")
+    .prefix_with("materialized")
+)
+# Looked up one by one: as a plain join the planner would read all units of the bank.
+_FAR = (
+    select(UNIT.c.content)
+    .where(in_bank(UNIT), UNIT.c.unit_id == _STRONGEST_LINKS.c.unit_id, UNIT.c.active, row_lasts(UNIT))
+    .offset(ZERO)
+    .lateral("other")
+)
+LINKS_OF_UNIT = (
+    select(_STRONGEST_LINKS, func.left(_FAR.c.content, EXCERPT).label("excerpt"))
+    .join(_FAR, true())
+    .order_by(_STRONGEST_LINKS.c.weight.desc(), _STRONGEST_LINKS.c.kind, _STRONGEST_LINKS.c.unit_id)
+)
+
+
+async def read_links(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID, now: datetime) -> list[Link]:
+    """Return a unit's strongest links, in both directions, to units that have not ended; in a tenant's transaction."""
+    arguments = {"host": host, "bank": bank, "unit": unit, "now": now}
+    return [Link(**row) for row in (await connection.execute(LINKS_OF_UNIT, arguments)).mappings()]

@@ -1,8 +1,9 @@
 """Single units: read one with its provenance, correct one, pin one, forget one."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.derived import bank_state
-from store.derived.fact_states import ENDED_BY, ended_by, select_newest_statement, tell_state
+from store.derived.fact_states import ENDED_BY, ended_by, select_newest_statement, select_proposals, tell_state
 from store.derived.facts import DENIED
 from store.derived.said_facts import FACT_KIND, ONE_BANK, SaidFact, fact_metadata, read_said_facts
 from store.errors import ConcurrencyError, NotFound, TurnBusy
@@ -26,8 +27,8 @@ from store.log.catalog import Aggregate, EventType
 from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
-from store.memory.deletion_proposals import select_proposals
-from store.memory.links import read_links
+from store.memory.corrections import correct_unit, end_unit, pin_unit
+from store.memory.graph import read_links
 from store.memory.reflections import ReflectionSources
 from store.schema import DOC, ENTITY, EVENT_STORE, FACT, UNIT, UNIT_ENTITY, in_bank, same_bank
 from store.sql_constants import inline
@@ -152,14 +153,7 @@ class Units:
 
         Raises NotFound, IsReflection, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
         """
-        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
-
-        async def write() -> CorrectionReceipt:
-            async with self._database.tenant(host) as connection:
-                return await corrections.correct_unit(connection, origin, unit, content, version)
-
-        async with self._writable(host, bank, [unit]):
-            return await run_within_quota(self._database, host, origin.at, write)
+        return await self._change(host, bank, unit, user, partial(correct_unit, content=content, version=version))
 
     async def end(
         self,
@@ -175,14 +169,7 @@ class Units:
 
         Raises as `correct`, and QuotaExceeded.
         """
-        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
-
-        async def write() -> CorrectionReceipt:
-            async with self._database.tenant(host) as connection:
-                return await corrections.end_unit(connection, origin, unit, ends, version)
-
-        async with self._writable(host, bank, [unit]):
-            return await run_within_quota(self._database, host, origin.at, write)
+        return await self._change(host, bank, unit, user, partial(end_unit, ends=ends, version=version))
 
     async def pin(
         self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None
@@ -191,11 +178,22 @@ class Units:
 
         Raises NotFound, IsReflection, TurnBusy, QuotaExceeded.
         """
+        return await self._change(host, bank, unit, user, partial(pin_unit, pinned=pinned))
+
+    async def _change(
+        self,
+        host: UUID,
+        bank: str,
+        unit: UUID,
+        user: str | None,
+        change: Callable[[AsyncConnection, Origin, UUID], Awaitable[CorrectionReceipt]],
+    ) -> CorrectionReceipt:
+        """Change one unit, as `user`, in a transaction of its own, within the quotas."""
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
         async def write() -> CorrectionReceipt:
             async with self._database.tenant(host) as connection:
-                return await corrections.pin_unit(connection, origin, unit, pinned=pinned)
+                return await change(connection, origin, unit)
 
         async with self._writable(host, bank, [unit]):
             return await run_within_quota(self._database, host, origin.at, write)

@@ -30,10 +30,17 @@ from store.page_bytes import MOST_BYTES, PageRows, build_page
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory, build_memory
 from store.plugin.namespaces import read_namespaces
-from store.plugin.nearness import LOOKED_AT, BankSize, NearSearch, NearUnits
-from store.plugin.nearness_queries import BEST, SCORE_DIGITS
-from store.plugin.vector_queries import NEAREST, PINNED, VECTORS, select_nearest
-from store.plugin.vectors import CallersVector, probe_lists, read_dimensions, read_lists
+from store.plugin.nearness import BEST, LOOKED_AT, SCORE_DIGITS, BankSize, NearSearch, NearUnits
+from store.plugin.vectors import (
+    NEAREST,
+    PINNED,
+    VECTORS,
+    CallersVector,
+    probe_lists,
+    read_dimensions,
+    read_lists,
+    select_nearest,
+)
 from store.plugin.word_queries import CONTAINING, CONTAINING_AMONG_FEW, READ_FEW, READ_WORDS, READ_WORDS_OF_MEMORIES
 from store.recall.dense_arm import DenseArm
 from store.recall.lexical import ALONE, RankedUnits, rank_units

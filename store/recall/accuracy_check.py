@@ -1,8 +1,8 @@
-"""Compares recall's vector search with an exact search on stored vectors.
+"""Compares recall's vector search with an exact search, and the exact searches of two generations of vectors.
 
-Stored vectors serve as questions. The units that the dense arm returns for them are compared with the nearest by inner
-products over the whole bank, with and without filters. Each unit as near as the exact tenth counts as found, since
-equal texts have equal vectors.
+Stored vectors serve as questions, so no model is asked. The units that the dense arm returns for them are compared with
+the nearest by inner products over the whole bank, with and without filters. Each unit as near as the exact tenth counts
+as found, since equal texts have equal vectors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from store.derived.generations import LIVE
 from store.recall import filters
 from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.lexical import Statistics
-from store.recall.preparation_queries import count_units
+from store.recall.preparation import count_units
 from store.recall.query import RecallQuery
 from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState
 from store.recall.stored_vectors import IN_GENERATION, VECTOR, measure_distance
-from store.schema import BANK, BANK_STATISTICS, HOST, UNIT, in_bank, same_bank
+from store.schema import BANK, BANK_STATISTICS, HOST, UNIT, UNIT_VECTOR, in_bank, same_bank
 from store.sql_constants import ZERO, inline
 
 #: Neighbours that are compared.
@@ -223,3 +223,49 @@ async def _compare_one(
 def _widen_state(state: RecallState) -> RecallState:
     """Return the state with room for one more candidate: the unit itself."""
     return replace(state, settings=state.settings.model_copy(update={"candidates": state.settings.candidates + 1}))
+
+
+# Two generations of vectors -----------------------------------------------------------------------------------------
+
+_ONE, _OTHER = UNIT_VECTOR.alias("one"), UNIT_VECTOR.alias("other")
+PAIRS_OF_VECTORS = (
+    select(_ONE.c.unit_id, _ONE.c.embedding, _OTHER.c.embedding)
+    .join_from(_ONE, _OTHER, same_bank(_ONE, _OTHER, "unit_id", "chunk"))
+    .where(
+        in_bank(_ONE),
+        _ONE.c.chunk == ZERO,
+        _ONE.c.generation == bindparam("one", type_=SmallInteger),
+        _OTHER.c.generation == bindparam("other", type_=SmallInteger),
+    )
+    .order_by(func.random())
+    .limit(bindparam("questions"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedQuestion:
+    """A question to both generations: how many nearest texts there are, at most ten, and how many both find."""
+
+    there: int
+    shared: int
+
+
+async def compare_generations(
+    database: Database, bank: StoredBank, one: int, other: int, questions: int
+) -> list[ComparedQuestion]:
+    """Return the comparison of two generations on a sample of a bank's texts, each in a transaction of its own."""
+    key: dict[str, Any] = {"host": bank.host_id, "bank": bank.bank_id}
+    about = {**key, "one": one, "other": other, "questions": questions}
+    async with database.tenant(bank.host_id) as connection:
+        sample = [tuple(row) for row in await connection.execute(PAIRS_OF_VECTORS, about)]
+    passing = filters.filter_parameters(RecallQuery(bank="", text=""), bank.bank_id)
+    compared = []
+    for unit, *vectors in sample:
+        found = list[set[UUID]]()
+        async with database.tenant(bank.host_id) as connection:
+            for generation, vector in zip((one, other), vectors, strict=True):
+                asked = {**key, **passing, "generation": generation, "vector": vector, "unit": unit}
+                rows = await connection.execute(EXACT, {**asked, "neighbours": NEIGHBOURS})
+                found.append({row.unit_id for row in rows})
+        compared.append(ComparedQuestion(max(map(len, found)), len(found[0] & found[1])))
+    return [question for question in compared if question.there]

@@ -3,7 +3,6 @@
 Their words and vectors were deleted when they ended, so they are made with the question, as those of pending facts.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +35,7 @@ from store.recall.pinned_arm import is_pinned
 from store.recall.pool import Candidate
 from store.recall.question import Question
 from store.recall.state import RecallState, UnstoredUnits
-from store.recall.unstored_units import pack_posting
+from store.recall.unstored_units import pack_words
 from store.schema import BANK, EVENT_STORE, TIME, UNIT, in_bank
 from store.sql_constants import ONE, inline
 
@@ -192,13 +191,7 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
 
 
 def _pack_words(rows: Sequence[DriverRow], question: Question) -> dict[str, bytes]:
-    """Return the postings of these units for the question's terms, as the index held them."""
-    packed, asked = defaultdict[str, bytes](bytes), question.words.keys()
-    for row in rows:
-        words = count_unit_terms(row, question.rules[0])
-        for term in asked & words.counts.keys():
-            packed[term] += pack_posting(row.unit_id, words.counts[term], words.length)
-    return dict(packed)
+    return pack_words(((row.unit_id, count_unit_terms(row, question.rules[0])) for row in rows), question)
 
 
 def _build_candidate(row: DriverRow) -> Candidate:

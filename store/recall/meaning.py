@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
@@ -12,7 +12,6 @@ from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store.gen_ai_spans import trace_embedding
 from store.off_loop import LONG_CHARACTERS, run_off_loop
-from store.recall.named_words import NamedWords
 from store.recall.question import EFFORT, find_asked_people, put_in_first_person
 from store.recall.settings import RecallSettings
 from store.recall.state import BegunQuestion, RecallState
@@ -20,6 +19,33 @@ from store.recall.tail import BACKLOG, UnembeddedText, select_affordable, select
 from store.recall.vector_writeback import VectorWriteback
 from store.text.language_detection import detect_language
 from store.text.terms import split_words
+
+#: Most banks that are remembered, those that were asked last, and most words of one.
+BANKS, WORDS = 1_024, 256
+
+
+class NamedWords:
+    """The words that named speakers in the last questions to each bank."""
+
+    def __init__(self) -> None:
+        self._banks: OrderedDict[UUID, set[int]] = OrderedDict()
+
+    def find(self, bank: UUID, words: Collection[str]) -> list[str] | None:
+        """Return those of a question's words that named speakers of the bank lately; None if it was not asked."""
+        known = self._banks.get(bank)
+        return None if known is None else [word for word in words if hash(word) in known]
+
+    def learn(self, bank: UUID, words: Collection[str], named: Collection[str]) -> None:
+        """Remember that of a question's words these are the ones that name speakers."""
+        known = self._banks.setdefault(bank, set())
+        self._banks.move_to_end(bank)
+        known.difference_update(map(hash, words))
+        if len(known) + len(named) > WORDS:
+            known.clear()
+        known.update(map(hash, named))
+        if len(self._banks) > BANKS:
+            self._banks.popitem(last=False)
+
 
 #: The embedder's name in `degraded` of an answer, and in metrics.
 NAME = "embedding"

@@ -5,7 +5,6 @@ question, under the ids that they will have; a stored fact that one of them repl
 not ask for facts finds their messages instead, and skips this.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
 from uuid import UUID
@@ -21,7 +20,7 @@ from store.recall import filters
 from store.recall.pool import Candidate
 from store.recall.question import Question
 from store.recall.state import RecallState, UnstoredUnits
-from store.recall.unstored_units import pack_posting
+from store.recall.unstored_units import pack_words
 from store.schema import UNIT, in_bank
 from store.sql_constants import ONE
 
@@ -104,13 +103,8 @@ def _find_replaced(in_line: Sequence[DriverRow], said: Sequence[SaidFact]) -> fr
 
 
 def _pack_words(said: Sequence[SaidFact], question: Question) -> dict[str, bytes]:
-    """Return the postings of these facts for the question's terms, as the index would hold them."""
-    packed, terms = defaultdict[str, bytes](bytes), question.words.keys()
-    for one in said:
-        words = analyse_fact(one.fact, one.said_at, question.rules[0])
-        for term in terms & words.counts.keys():
-            packed[term] += pack_posting(one.unit_id, words.counts[term], words.length)
-    return dict(packed)
+    rules = question.rules[0]
+    return pack_words(((one.unit_id, analyse_fact(one.fact, one.said_at, rules)) for one in said), question)
 
 
 def _build_candidate(one: SaidFact) -> Candidate:

@@ -1,20 +1,23 @@
 """Adjusts scores by ranking rules, which look at more than words and meaning. Pure, applied in order."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.recall.exact_identifiers import IDENTIFIER, apply_identifier
 from store.recall.lexical import Place
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import Question, find_named_speakers
+from store.text.identifiers import Held, Identifier, SearchedText
 from store.text.terms import question_terms, split_words
 from store.text.times import tells_time
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, CandidatePool, Question], Scores]
+#: How much of each identifier of the question a unit holds.
+Levels = tuple[Held, ...]
 
 #: Share of a question's terms from which on another question is taken to ask for the same.
 SAME = 0.6
@@ -38,9 +41,9 @@ SHORT_QUESTION, ECHO, ASKED_AGENT, AGAIN = 0.4, 0.5, 0.9, 0.8
 #: Share of its score that a message of the assistant loses, a line of an agent or a tool of up to 30 words, and longer
 #: output of a tool.
 ASSISTANT, AGENT_LINE, TOOL_OUTPUT = 0.2, 0.8, 0.6
-#: The names, in explanations, of an arm, two rules and the pins: they raise a unit for where it stands or above another
-#: one, not for what it says. So they rank, and are no evidence.
-RECENT, SESSION, PINNED = "recent", "session", "pinned"
+#: The names, in explanations and `RecallQuery.without`, of an arm, two rules and the pins: they raise a unit for where
+#: it stands or above another one, not for what it says. So they rank, and are no evidence.
+RECENT, SESSION, IDENTIFIER, PINNED = "recent", "session", "identifier", "pinned"
 BY_PLACE = frozenset({RECENT, SESSION, IDENTIFIER, PINNED})
 #: Most pinned units that come first, and what raises them: more than arms and rules give together.
 PINS, ABOVE_ALL = 5, 10.0
@@ -131,6 +134,55 @@ def raise_pinned(scores: Scores, pool: CandidatePool, most: int) -> Scores:
     raised = scores.copy()
     raised[places[:most]] += ABOVE_ALL
     return raised
+
+
+def apply_identifier(scores: Scores, pool: CandidatePool, question: Question) -> Scores:
+    """Return the scores with units that hold an identifier of the question raised just above those that miss it.
+
+    A unit precedes another one if it holds at least as much of each identifier, and more of one of which the other
+    holds a part, a near one or a piece. Units that hold the same keep their order. A unit that holds nothing of it
+    keeps its place, and so does a text that only asks.
+    """
+    if not question.identifiers:
+        return scores
+    groups = _group_units(question.identifiers, pool)
+    raised = scores.copy()
+    for levels in sorted(groups, key=sum):
+        bound = max((raised[groups[other]].max() for other in groups if _holds_more(levels, other)), default=-np.inf)
+        for index in sorted(groups[levels], key=lambda index: (scores[index], pool.candidates[index].unit_id)):
+            if raised[index] > bound:
+                break
+            bound = raised[index] = np.nextafter(bound, np.inf)
+    return raised
+
+
+def _group_units(identifiers: Sequence[Identifier], pool: CandidatePool) -> Mapping[Levels, Sequence[int]]:
+    """Return the places of units by how much of each identifier they hold."""
+    texts = [SearchedText(unit.text.casefold()) for unit in pool.candidates]
+    held = [_find_held(one, texts, pool) for one in identifiers]
+    groups = defaultdict[Levels, list[int]](list)
+    for index, levels in enumerate(zip(*held, strict=True)):
+        groups[levels].append(index)
+    return groups
+
+
+def _find_held(identifier: Identifier, texts: Sequence[SearchedText], pool: CandidatePool) -> list[Held]:
+    """Return how much of an identifier each unit holds; of a text that was read in part the rest is not known."""
+    held = [
+        Held.NOTHING if asks.share >= 1 else identifier.find(text)
+        for text, asks in zip(texts, pool.asking, strict=True)
+    ]
+    if any(held):
+        for index, unit in enumerate(pool.candidates):
+            if not held[index] and unit.whole and pool.asking[index].share < 1 and identifier.is_near(texts[index]):
+                held[index] = Held.NEAR
+    return held
+
+
+def _holds_more(levels: Levels, others: Levels) -> bool:
+    pairs = list(zip(levels, others, strict=True))
+    more = any(own >= Held.PART and Held.NEAR <= other < own for own, other in pairs)
+    return more and all(own >= other for own, other in pairs)
 
 
 #: Name and rule, in the order they are applied.

@@ -4,25 +4,33 @@ They are facts of turns that no worker has extracted yet, and units that ended a
 and vectors are made with the question.
 """
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from struct import Struct
 from uuid import UUID
 
 import numpy as np
 
+from store.derived.postings import UnitTerms
 from store.recall import filters
 from store.recall.dense import compute_products
 from store.recall.pool import CandidatePool
+from store.recall.question import Question
 from store.recall.state import RecallState, UnstoredUnits
 from store.recall.tail import CHARACTERS, UnembeddedText
+from store.text.terms import Terms
 
 #: One posting, in the format of lexical.POSTING.
 _POSTING = Struct(">16siii")
 
 
-def pack_posting(unit: UUID, count: int, length: int) -> bytes:
-    """Return the posting of a term that stands `count` times in a unit of `length` words that is not a message."""
-    return _POSTING.pack(unit.bytes, -1, count, length)
+def pack_words(units: Iterable[tuple[UUID, Terms | UnitTerms]], question: Question) -> dict[str, bytes]:
+    """Return the postings of units, which are no messages, for the question's terms, as the index would hold them."""
+    packed, asked = defaultdict[str, bytes](bytes), question.words.keys()
+    for unit, words in units:
+        for term in asked & words.counts.keys():
+            packed[term] += _POSTING.pack(unit.bytes, -1, words.counts[term], words.length)
+    return dict(packed)
 
 
 def join_unstored(first: UnstoredUnits, second: UnstoredUnits) -> UnstoredUnits:

@@ -11,8 +11,8 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from store.derived import bank_state
-from store.derived.aliases import EntityName, resolve_aliases
 from store.derived.completion import complete_bank
+from store.derived.entity_profiles import EntityName, resolve_aliases
 from store.derived.facts import MANY_VALUED
 from store.derived.unit_words import find_wrong_words
 from store.replay.digest import NAMED, BankIdentity, find_first_differences

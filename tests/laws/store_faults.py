@@ -120,7 +120,7 @@ FAULTS = (
     Mutant(
         law="L4",
         fault="a word is not known before it was carried into the index",
-        file="store/recall/preparation_queries.py",
+        file="store/recall/preparation.py",
         before=" + func.coalesce(waiting.c.df, ZERO)\n",
         after="\n",
         held_by="tests/store/recall/test_recaller.py",

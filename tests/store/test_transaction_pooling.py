@@ -12,7 +12,7 @@ from sqlalchemy import text
 from deploy.lab.bench.history import History
 from store.database import SESSION_DEFAULTS, Database
 from store.errors import SessionDefaultsMissing
-from store.ledger.depth import read_depths
+from store.ledger.ledger import read_depths
 from store.log.bulk import BulkLoadResult, append_bulk
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.recall.query import RecallQuery

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from store.derived import reflections
-from store.derived.aliases import COMPARED, EntityName, resolve_aliases
+from store.derived.entity_profiles import COMPARED, EntityName, resolve_aliases
 from store.derived.projection import PAIRED
 from store.identity import entity_id
 from store.ledger.stages import Stage

@@ -11,10 +11,9 @@ import pytest
 
 import store.derived.reflections as reflections_module
 from store.derived.readings import FollowUp, open_follow_ups
-from store.derived.reflection_vectors import read_lacking
 from store.derived.reflections import READ_FOR_LIST
 from store.derived.temporal_links import link_weight
-from store.derived.unit_vectors import derive_reembedding_id
+from store.derived.unit_vectors import derive_reembedding_id, find_reflections_without_vectors
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.ledger.stages import Stage
 from store.log.catalog import EventType
@@ -250,9 +249,11 @@ async def test_reflections_without_a_vector_of_a_model_are_found_among_what_lack
     crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
     await crew.drain()
     async with world.database.tenant(HOST) as connection:
-        assert await read_lacking(connection, HOST, 1, bank=None, after=0, limit=10) == []
-        [one] = await read_lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
-        assert await read_lacking(connection, HOST, 2, bank=BANK, after=one.position, limit=10) == []
+        assert await find_reflections_without_vectors(connection, HOST, 1, bank=None, after=0, limit=10) == []
+        [one] = await find_reflections_without_vectors(connection, HOST, 2, bank=BANK, after=0, limit=10)
+        assert (
+            await find_reflections_without_vectors(connection, HOST, 2, bank=BANK, after=one.position, limit=10) == []
+        )
         item = derive_reembedding_id(one.turn, 2, one.position)
         follow_up = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
         await open_follow_ups(connection, HOST, [follow_up])
@@ -270,7 +271,7 @@ async def test_a_reflection_that_changed_since_it_was_embedded_again_is_embedded
     opened = []
     for place in ("Madrid", "Rome"):
         async with world.database.tenant(HOST) as connection:
-            [one] = await read_lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
+            [one] = await find_reflections_without_vectors(connection, HOST, 2, bank=BANK, after=0, limit=10)
             item = derive_reembedding_id(one.turn, 2, one.position)
             row = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
             opened.append(await open_follow_ups(connection, HOST, [row]))

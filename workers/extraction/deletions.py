@@ -12,11 +12,11 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.derived.fact_states import PROPOSES
 from store.derived.facts import MANY_VALUED
 from store.ledger.ledger import LedgerRow
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
-from store.memory.deletion_proposals import PROPOSES
 from store.memory.turn_messages import TurnMessage
 from store.text.rules.model import ExtractedFact
 

@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import NO_SYNC, Database
 from store.derived import locks, postings
-from store.derived.corrected_facts import SaidCorrection, find_corrected
-from store.derived.denied_facts import SaidEnding, find_ended
+from store.derived.implied_facts import ImplyingMessages, SaidMessage
 from store.derived.readings import FollowUp, open_follow_ups
 from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claims, lock_held_claims
 from store.ledger.stages import Stage
@@ -26,8 +25,6 @@ from store.memory.turn_messages import TurnMessage, read_messages
 from store.retention import TierRetention
 from store.tenancy.languages import Languages, rules_for_writing
 from store.text.rules import ExtractedFact, Extraction, MessageText, TurnText, extract_turn
-from store.text.rules.corrections import find_corrections
-from store.text.rules.endings import find_endings
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import ExtractedEvents, derive_events, follow_up_id, reading_id, summary_id
 from workers.extraction.llm.rights import ModelRights
@@ -100,31 +97,19 @@ class ExtractionStage:
         self, host: UUID, bank: UUID, turns: Mapping[UUID, Sequence[TurnMessage]]
     ) -> Mapping[UUID, Sequence[ExtractedFact]]:
         """Return the facts that corrections and denials in these turns state of earlier messages; most have none."""
-        said = [
-            (turn, message, MessageText(message.role, message.content, message.name), nth)
-            for turn, messages in turns.items()
-            for nth, message in enumerate(messages)
-        ]
-        corrections = [
-            (turn, SaidCorrection(bank, of.unit_id, of.user_id, of.name, one))
-            for turn, of, text, nth in said
-            for one in find_corrections(text, nth)
-        ]
-        endings = [
-            (turn, SaidEnding(bank, of.unit_id, of.user_id, of.name, one))
-            for turn, of, text, nth in said
-            for one in find_endings(text, nth)
-        ]
-        if not (corrections or endings):
-            return {}
-        async with self.database.tenant(host) as connection:
-            stated = await find_corrected(connection, host, [one for _, one in corrections])
-            denied = await find_ended(connection, host, [one for _, one in endings])
+        turn_of = {message.unit_id: turn for turn, messages in turns.items() for message in messages}
+        implying = ImplyingMessages(
+            [
+                SaidMessage(bank, one.unit_id, one.user_id, nth, MessageText(one.role, one.content, one.name))
+                for messages in turns.values()
+                for nth, one in enumerate(messages)
+            ]
+        )
         facts = defaultdict[UUID, list[ExtractedFact]](list)
-        for (turn, _), fact in zip(corrections, stated, strict=True):
-            facts[turn] += [] if fact is None else [fact]
-        for (turn, _), ended in zip(endings, denied, strict=True):
-            facts[turn] += ended
+        if implying:
+            async with self.database.tenant(host) as connection:
+                for message, fact in await implying.find_implied(connection, host):
+                    facts[turn_of[message.unit_id]].append(fact)
         return facts
 
     async def _write(

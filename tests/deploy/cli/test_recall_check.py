@@ -15,7 +15,7 @@ from store import identity
 from store.derived.unit_vectors import UnitsToEmbed, insert_vectors, read_missing
 from store.recall import dense_arm
 from store.recall.accuracy_check import CheckedQuestion
-from store.recall.dense_queries import PLAIN
+from store.recall.dense_arm import PLAIN
 from store.recall.settings import RecallSettings
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
 from tests.generations import make_generation_live

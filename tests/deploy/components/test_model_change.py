@@ -14,8 +14,7 @@ from store.derived import vector_indexes
 from store.derived.generations import begin_build, read_live, roll_back, switch_to
 from store.derived.vector_indexes import VectorIndexes
 from store.ledger.stages import Stage
-from store.recall.accuracy_check import compare_searches, find_stored_banks
-from store.recall.generation_comparison import compare_generations
+from store.recall.accuracy_check import compare_generations, compare_searches, find_stored_banks
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings

@@ -10,7 +10,7 @@ from producers.errors import Overloaded
 from producers.service.load_shedding import LONGEST_REST_S, LOOK_EVERY_S, LoadShedder, Shed, choose_level, highest_limit
 from producers.settings import ApiSettings, PressureSettings
 from store.identity import host_id
-from store.ledger.depth import Depth
+from store.ledger.ledger import Depth
 from tests.producers.conftest import broker_of, build
 from tests.servers import TestPostgres, TestValkey
 from tests.tables import each_row

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
-from store.derived import aliases, bank_state, entity_profiles, locks, postings
+from store.derived import bank_state, entity_profiles, locks, postings
 from store.derived.postings import count_unit_terms
 from store.derived.projection import PAIRED
 from store.errors import EventRefused
@@ -306,13 +306,12 @@ async def play(database: Database, owner: AsyncEngine, played: list[tuple[str, i
 
 
 @pytest.mark.law("L5")
-@pytest.mark.parametrize("compared", [aliases.COMPARED, 2])
+@pytest.mark.parametrize("compared", [entity_profiles.COMPARED, 2])
 def test_derived_state_made_step_by_step_equals_that_made_from_nothing(
     stage: tuple[LoopThread, Database, AsyncEngine], monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
     loop, database, owner = stage
-    for module in (aliases, entity_profiles):
-        monkeypatch.setattr(module, "COMPARED", compared)
+    monkeypatch.setattr(entity_profiles, "COMPARED", compared)
 
     @settings(
         max_examples=examples(25),

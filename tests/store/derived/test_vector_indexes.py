@@ -16,11 +16,10 @@ from store.connections import create_owner_engine
 from store.database import Database
 from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
-from store.derived.vector_indexes import LOCK, NeededPartitionIndex, VectorIndexes, count_lists
+from store.derived.vector_indexes import LOCK, VectorIndexes, count_lists
 from store.memory.turns import TurnStore
 from store.recall.accuracy_check import StoredBank, compare_searches
-from store.recall.dense_arm import DenseArm, search_settings
-from store.recall.dense_queries import PLAIN, search_lists
+from store.recall.dense_arm import PLAIN, DenseArm, search_lists, search_settings
 from store.recall.filters import filter_parameters
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
@@ -124,12 +123,11 @@ async def large(
 @pytest.mark.parametrize("large", [384, 768, 4000], indirect=True)
 async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does(large: Large) -> None:
     [needed] = await large.indexes.needed()
-    assert isinstance(needed, NeededPartitionIndex)
     assert needed.lists == count_lists(UNITS)
     assert await large.lists() is None
     await large.build()
     assert await large.indexes.needed() == []
-    near = f"using unit_vector_{needed.partition}_{GENERATION}_near"
+    near = f"using {needed.stem}_near"
     lists = await large.lists()
     assert lists is not None
     assert 0 < lists <= needed.lists
@@ -171,9 +169,8 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     await large.build()
     monkeypatch.setattr(vector_indexes, "LIST_UNITS", 10)
     [needed] = await large.indexes.needed()
-    assert isinstance(needed, NeededPartitionIndex)
     # As a run that was killed leaves it.
-    leftover = NeededPartitionIndex(needed.partition, GENERATION, large.dimension, 1)
+    leftover = replace(needed, lists=1)
     engine = create_owner_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async with engine.connect() as connection:
         await connection.execute(text(vector_indexes.index_statements(leftover)[1]))
@@ -185,7 +182,7 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     await large.build()
     assert await large.indexes.needed() == []
     names = "select indexname from pg_indexes where tablename like 'unit_vector_%' and indexname not like '%pkey'"
-    assert await rows(large.database, large.host, names) == [(f"unit_vector_{needed.partition}_{GENERATION}_near",)]
+    assert await rows(large.database, large.host, names) == [(f"{needed.stem}_near",)]
 
 
 async def test_an_index_that_nobody_needs_any_more_is_taken_away(large: Large) -> None:
@@ -212,7 +209,7 @@ async def test_each_generation_has_an_index_of_its_own_until_it_is_dropped(large
     dropped = "update public.afterturn_generation set state = 'dropping' where generation = 9"
     async with large.database.operator() as connection:
         await connection.execute(text(built))
-    assert [one.generation for one in await partitions(large)] == [GENERATION, other]
+    assert [one.which for one in await large.indexes.needed()] == [f"generation = {of}" for of in (GENERATION, other)]
     await large.build()
     lists = await large.lists() or 0
     question = replace(large.search(lists), generation=other, vector=large.vectors[0][:64])
@@ -221,10 +218,6 @@ async def test_each_generation_has_an_index_of_its_own_until_it_is_dropped(large
         assert (await DenseArm().find(connection, large.search(lists))).units
     async with large.database.operator() as connection:
         await connection.execute(text(dropped))
-    assert [(one.generation, one.lists) for one in await partitions(large)] == [(other, 0)]
+    assert [(one.which, one.lists) for one in await large.indexes.needed()] == [(f"generation = {other}", 0)]
     await large.build()
     assert await large.lists() is not None
-
-
-async def partitions(large: Large) -> list[NeededPartitionIndex]:
-    return [one for one in await large.indexes.needed() if isinstance(one, NeededPartitionIndex)]

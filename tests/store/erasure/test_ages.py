@@ -71,8 +71,8 @@ async def test_the_next_one_begins_where_the_last_one_ended_and_nothing_old_is_n
 async def test_maintenance_erases_what_is_old_in_every_bank_and_counts_it_before(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.erasure.ages.MOST", 2)
-    monkeypatch.setattr("store.erasure.ages.PAGE_TURNS", 1)
+    monkeypatch.setattr("store.erasure.retention.MOST", 2)
+    monkeypatch.setattr("store.erasure.retention.PAGE_TURNS", 1)
     await say(scene, 40, "Grimpen", "Xanthippe", "Grimpen2")
     await say(scene, 40, "Xanthippe", bank="another")
     await say(scene, 1, "Zebedee", bank="another")

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from store import identity
 from store.authority import Authority, act_as_service, begin_call
-from store.erasure import Erasures, ErasureTarget, Kind, sessions
+from store.erasure import Erasures, ErasureTarget, Kind, aggregates
 from store.errors import ErasedMeanwhile, NotFound
 from store.ledger.stages import Stage
 from store.log.append import append_events
@@ -43,7 +43,7 @@ async def told(scene: Scene, turns: int = 3) -> None:
 
 
 async def test_an_erasure_that_was_cut_off_goes_on_where_it_was(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "PAGE_UNITS", 2)
+    monkeypatch.setattr(aggregates, "PAGE_UNITS", 2)
     await told(scene)
     await scene.crew.drain()
     first = await scene.erasures.request(HOST, SESSION)
@@ -58,7 +58,7 @@ async def test_an_erasure_that_was_cut_off_goes_on_where_it_was(scene: Scene, mo
 
 
 async def test_an_erasure_that_everybody_left_is_found(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "PAGE_UNITS", 2)
+    monkeypatch.setattr(aggregates, "PAGE_UNITS", 2)
     await told(scene)
     erasure = await scene.erasures.request(HOST, SESSION)
     assert await scene.erasures.list_stalled() == []

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
-from store.ledger.depth import DEPTH, Depth, read_depths
+from store.ledger.ledger import DEPTH, Depth, read_depths
 from store.ledger.stages import OWN, READY_AT_ONCE
 from store.memory.turns import TurnStore
 from tests.client.loopback import closed_port

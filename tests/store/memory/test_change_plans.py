@@ -16,7 +16,7 @@ from store.log.bulk import append_bulk
 from store.memory import units
 from store.memory.authorship import find_unit_authors
 from store.memory.directives import REFLECTIONS
-from store.memory.links import read_links
+from store.memory.graph import read_links
 from tests.store.conftest import new_host
 
 pytestmark = [pytest.mark.slow, pytest.mark.untouched]

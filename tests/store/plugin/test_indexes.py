@@ -18,17 +18,16 @@ from store.connections import create_owner_engine
 from store.database import ONE_PLAN, Database
 from store.derived import vector_indexes
 from store.derived.unit_vectors import Unembedded, insert_vectors
-from store.derived.vector_indexes import NeededNamespaceIndex, NeededPartitionIndex, VectorIndexes
+from store.derived.vector_indexes import VectorIndexes, of_namespace
 from store.driver_rows import fetch_rows
 from store.memory.turns import TurnStore
 from store.plugin import search as plugin_search
 from store.plugin.listing_queries import LIST
 from store.plugin.memories import StoredMemory
 from store.plugin.namespaces import NamespaceChange, Namespaces
-from store.plugin.nearness_queries import BEST, NEAR, NEAR_MEMORIES, select_near_in_lists
+from store.plugin.nearness import BEST, NEAR, NEAR_MEMORIES, select_near_in_lists
 from store.plugin.search import FEW, PluginSearch, SearchQuery
-from store.plugin.vector_queries import select_nearest
-from store.plugin.vectors import normalise_vector, probe_lists, read_lists
+from store.plugin.vectors import normalise_vector, probe_lists, read_lists, select_nearest
 from store.plugin.word_queries import READ_FEW, READ_WORDS
 from store.recall.settings import RecallSettings
 from store.recall.stored_vectors import IndexedVectors
@@ -199,7 +198,7 @@ def ids(found: Sequence[StoredMemory]) -> list[UUID]:
 
 async def test_by_an_index_ten_are_found_of_ten_behind_any_filter_and_pins_stay_first(large: Large) -> None:
     needed = await large.indexes.needed()
-    assert {type(one) for one in needed} == {NeededPartitionIndex, NeededNamespaceIndex}
+    assert {one.table.rpartition("_")[0] for one in needed} == {"unit_vector", "plugin_vector"}
     while await large.indexes.build_some():
         pass
     assert await large.indexes.needed() == []
@@ -353,7 +352,7 @@ async def test_vectors_too_long_for_an_index_have_none_and_are_found(
 ) -> None:
     assert vector_indexes.LONGEST_INDEXED == 4000
     monkeypatch.setattr(vector_indexes, "LONGEST_INDEXED", DIMENSION - 1)
-    assert {type(one) for one in await large.indexes.needed()} == {NeededPartitionIndex}
+    assert {one.table.rpartition("_")[0] for one in await large.indexes.needed()} == {"unit_vector"}
     vector = normalise_vector(CALLERS[0].tolist())
     search = large.search(SETTINGS, OWN[0])
     [first, *_] = await search.nearest(large.host, SearchQuery([NAME], [], 10), vector, pins_first=False)
@@ -391,7 +390,7 @@ async def test_the_index_of_a_namespace_that_is_gone_goes_too(large: Large) -> N
     while await large.indexes.build_some():
         pass
     await rows(large.database, large.host, "delete from afterturn.plugin_vector_t returning 1")
-    assert await large.indexes.needed() == [NeededNamespaceIndex(large.bank, DIMENSION, 0)]
+    assert await large.indexes.needed() == [of_namespace(large.bank, DIMENSION, 0)]
     while await large.indexes.build_some():
         pass
     assert await large.indexes.needed() == []

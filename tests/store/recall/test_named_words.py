@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from store.recall.named_words import BANKS, WORDS, NamedWords
+from store.recall.meaning import BANKS, WORDS, NamedWords
 
 HOME, OFFICE = UUID(int=1), UUID(int=2)
 

@@ -13,7 +13,7 @@ from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall import names, preparation
 from store.recall.names import SPEAKERS
-from store.recall.preparation_queries import WORDS
+from store.recall.preparation import WORDS
 from store.recall.question import rename_speakers
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory

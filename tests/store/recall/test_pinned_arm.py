@@ -7,7 +7,7 @@ import pytest
 
 from store.database import Database
 from store.memory.units import Units
-from store.recall.preparation_queries import PREPARE
+from store.recall.preparation import PREPARE
 from store.recall.rules import PINS
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory

@@ -14,10 +14,10 @@ from store.memory.held_fact_queries import IN_SESSION, OTHERS, OWN
 from store.memory.memories import LIVES
 from store.memory.session_history import RECENT
 from store.memory.turns import TurnStore
-from store.recall import dense_queries, lexical_arm
+from store.recall import dense_arm, lexical_arm
 from store.recall.fact_arm import STATING, STATING_OF_ALL
 from store.recall.names import SPEAKERS
-from store.recall.preparation_queries import PREPARE
+from store.recall.preparation import PREPARE
 from store.recall.time_arm import SAID
 from tests.store.conftest import NOON, new_host, turn
 from tests.tables import each_row
@@ -63,8 +63,8 @@ async def generic_plan(database: Database, host: UUID, statement: Statement) -> 
         (PREPARE, ("term = q.term", "unit_id = p", "session_id = ", 'stage = "*VALUES*"')),
         (lexical_arm.PLAIN, ("term = q.term",)),
         (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
-        (dense_queries.OF_SESSION, ("session_id = ",)),
-        (dense_queries.TOLD_AGENT, ("unit_id = v.unit_id",)),
+        (dense_arm.OF_SESSION, ("session_id = ",)),
+        (dense_arm.TOLD_AGENT, ("unit_id = v.unit_id",)),
         (CALLED, ("term = n.mark", "term = c.word", "unit_id = p", "session_id = ")),
         (SPEAKERS, ("session_id = ",)),
         (RECENT, ("session_id = ",)),

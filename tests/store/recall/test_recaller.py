@@ -18,7 +18,7 @@ from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall import ranking, recaller
 from store.recall.arms import query_arms
-from store.recall.candidate_queries import POOL
+from store.recall.candidates import POOL
 from store.recall.filters import filter_parameters
 from store.recall.lexical import ANSWER, CONTEXT
 from store.recall.query import RecallQuery

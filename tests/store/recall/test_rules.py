@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from store.recall import rules
 from store.recall.dense import compute_products
-from store.recall.exact_identifiers import apply_identifier
 from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, CandidatePool
 from store.recall.question import find_asked_people, find_named_speakers, parse_question, put_in_first_person
+from store.recall.rules import apply_identifier
 from store.recall.short_questions import ShortQuestions, split_questions
 from tests.store.conftest import NOON
 from tests.tables import each_row

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
 from store.memory.turns import TurnStore
-from store.recall.candidate_queries import POOL
+from store.recall.candidates import POOL
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 

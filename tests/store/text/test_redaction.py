@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.tenancy.tokens import KEY_PREFIXES, new_token
-from store.text import redaction, secret_rules, secret_values
-from store.text.credential_forms import read_forms
+from store.text import redaction, secret_rules
 from store.text.redaction import Redaction, find_secrets, redact_secrets
+from store.text.secret_rules import read_forms
 from tests.examples import examples
 from tests.figures import FIGURE
 from tests.growth import PIECES, grows_with_its_text, outgrowing
@@ -237,10 +237,10 @@ def test_the_time_grows_with_the_text(own_keys: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("piece", ["password=", "a", "1", "!a", "aB", "-"])
 def test_a_long_value_is_judged_in_linear_time(piece: str) -> None:
     judges = (
-        secret_values.is_value,
-        secret_values.is_mixed,
-        secret_values.is_password,
-        secret_values.is_signed_password,
+        secret_rules.is_value,
+        secret_rules.is_mixed,
+        secret_rules.is_password,
+        secret_rules.is_signed_password,
     )
     assert [judge for judge in judges if not grows_with_its_text(judge, piece, long=8_192)] == []
 

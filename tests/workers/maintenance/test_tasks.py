@@ -274,7 +274,7 @@ async def test_an_erasure_that_takes_more_than_one_batch_is_brought_to_its_end_i
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.maintenance.tasks.ERASE_FOR", timedelta())
-    monkeypatch.setattr("store.erasure.sessions.PAGE_UNITS", 1)
+    monkeypatch.setattr("store.erasure.aggregates.PAGE_UNITS", 1)
     await worked_off(yard)
     erasures = Erasures(yard.world.database, now)
     erasure = await erasures.request(HOST, ErasureTarget(Kind.SESSION, "default", "s"))

@@ -47,35 +47,32 @@ class NoAnswer(Exception):
         self.fault: Fault = fault
 
 
-class _Strict(BaseModel):
+class StrictAnswer(BaseModel):
+    """A part of a model's answer: only the fields asked for, each of its type."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class _ModelFact(_Strict):
+class _ModelDeletion(StrictAnswer):
     fact_id: str = Field(max_length=512)
     key: str = Field(max_length=512)
     value: str = Field(max_length=4096)
+    message: int
+    quote: str
+
+
+class _ModelFact(_ModelDeletion):
     tier: str = ""
     confidence: float = DEFAULT_CONFIDENCE
-    message: int
-    quote: str
 
 
-class _ModelDeletion(_Strict):
-    fact_id: str = Field(max_length=512)
-    key: str = Field(max_length=512)
-    value: str = Field(max_length=4096)
-    message: int
-    quote: str
-
-
-class _ModelEntity(_Strict):
+class _ModelEntity(StrictAnswer):
     name: str = Field(max_length=MOST_CHARACTERS)
     kind: Literal["person", "place", "organisation", "name"]
     message: int
 
 
-class _ModelAnswer(_Strict):
+class _ModelAnswer(StrictAnswer):
     updated_facts: list[_ModelFact] = Field(max_length=MOST_FACTS)
     deleted_facts: list[_ModelDeletion] = Field(default_factory=list, max_length=MOST_DELETIONS)
     entities: list[_ModelEntity] = Field(max_length=MOST_ENTITIES)

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from afterturn_client.reference import escaped
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from embeddings.endpoint import EndpointError
 from producers.service.session_summaries import RuleDigester
 from store.ledger.circuit_breakers import Gate
 from store.memory.session_summaries import SessionPlace, SessionSummaries
 from store.text.session_digest import LONGEST, DigestEntry, DigestKind, SaidMessage, merge_entries
-from workers.extraction.llm.answer import NoAnswer, read_call
+from workers.extraction.llm.answer import NoAnswer, StrictAnswer, read_call
 from workers.extraction.llm.reader import LlmReader
-from workers.extraction.llm.request import HEARD_ROLES
+from workers.extraction.llm.request import HEARD_ROLES, build_call, define_tool, list_schema
 from workers.extraction.llm.rights import ModelRights
 from workers.metrics import MODEL_CALLS, MODEL_DROPPED
 
@@ -41,17 +41,13 @@ Call the tool {TOOL} exactly once and write nothing else. entries: what later tu
 Leave out small talk, repetitions, and passwords, keys, tokens or other secrets."""
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
-
+class _Entry(StrictAnswer):
     kind: Literal["decided", "asked", "stated", "named", "open"]
     quote: str
     message: int
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
-
+class _Answer(StrictAnswer):
     entries: list[_Entry] = Field(max_length=MOST_ENTRIES)
 
 
@@ -114,16 +110,16 @@ class ModelDigester:
         told = [{"number": number, "role": one.role, "text": text} for number, (one, text) in enumerate(sent)]
         body = {"kind": "conversation", "untrusted": True, "messages": told}
         text = f"<conversation>\n{escaped(body)}\n</conversation>"
-        return {
-            "model": settings.model,
-            "instructions": INSTRUCTIONS,
-            "input": [{"role": "user", "content": [{"type": "input_text", "text": text}]}],
-            "tools": [_define_tool()],
-            "tool_choice": {"type": "function", "name": TOOL},
-            "max_output_tokens": settings.max_output_tokens,
-            "metadata": {"component": "agents_memory", "task": "summarise_session"},
-            "store": False,
-        }
+        entries = list_schema(
+            {
+                "kind": {"type": "string", "enum": list(KINDS)},
+                "quote": {"type": "string"},
+                "message": {"type": "integer", "minimum": 0},
+            }
+        )
+        tool = define_tool(TOOL, "Hand over what the summary tells.", {"entries": entries})
+        about = {"task": "summarise_session", "model": settings.model}
+        return build_call(INSTRUCTIONS, text, tool, **about, max_output_tokens=settings.max_output_tokens)
 
 
 def parse_entries(reply: Mapping[str, object], sent: Sequence[tuple[SaidMessage, str]]) -> list[DigestEntry]:
@@ -150,25 +146,3 @@ def _select_messages(messages: Sequence[SaidMessage], room: int) -> Iterator[tup
             return
         room -= len(message.content)
         yield message, message.content
-
-
-def _define_tool() -> dict[str, Any]:
-    fields = {
-        "kind": {"type": "string", "enum": list(KINDS)},
-        "quote": {"type": "string"},
-        "message": {"type": "integer", "minimum": 0},
-    }
-    entry = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-    entries = {"type": "array", "items": entry}
-    return {
-        "type": "function",
-        "name": TOOL,
-        "description": "Hand over what the summary tells.",
-        "strict": True,
-        "parameters": {
-            "type": "object",
-            "properties": {"entries": entries},
-            "required": ["entries"],
-            "additionalProperties": False,
-        },
-    }

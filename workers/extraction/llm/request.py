@@ -96,15 +96,30 @@ def build_request(
     turn: TurnText, known: Sequence[KnownFact] = (), *, model: str, max_output_tokens: int, max_characters: int
 ) -> dict[str, Any]:
     """Return the body of the call; the same turn and known facts give the same body."""
+    fields = {
+        "updated_facts": list_schema(_FACT),
+        "deleted_facts": list_schema(_DELETION),
+        "entities": list_schema(_ENTITY),
+    }
+    tool = define_tool(TOOL, "Hand over what this turn says that is worth remembering.", fields)
     framed = frame_turn(turn, max_characters, known)
+    return build_call(
+        INSTRUCTIONS, framed, tool, task="extract_merge_facts", model=model, max_output_tokens=max_output_tokens
+    )
+
+
+def build_call(
+    instructions: str, text: str, tool: Mapping[str, Any], *, task: str, model: str, max_output_tokens: int
+) -> dict[str, Any]:
+    """Return the body of a call by which a model is given a text and must call a tool once."""
     return {
         "model": model,
-        "instructions": INSTRUCTIONS,
-        "input": [{"role": "user", "content": [{"type": "input_text", "text": framed}]}],
-        "tools": [_tool_definition()],
-        "tool_choice": {"type": "function", "name": TOOL},
+        "instructions": instructions,
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": text}]}],
+        "tools": [tool],
+        "tool_choice": {"type": "function", "name": tool["name"]},
         "max_output_tokens": max_output_tokens,
-        "metadata": {"component": "agents_memory", "task": "extract_merge_facts"},
+        "metadata": {"component": "agents_memory", "task": task},
         "store": False,
     }
 
@@ -133,23 +148,14 @@ def _select_messages(turn: TurnText, room: int) -> Iterator[Mapping[str, Any]]:
         yield {"number": number, "role": message.role, **name, "text": text}
 
 
-def _tool_definition() -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": TOOL,
-        "description": "Hand over what this turn says that is worth remembering.",
-        "strict": True,
-        "parameters": _object_schema(
-            {
-                "updated_facts": _list_schema(_FACT),
-                "deleted_facts": _list_schema(_DELETION),
-                "entities": _list_schema(_ENTITY),
-            }
-        ),
-    }
+def define_tool(name: str, description: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of a tool that takes these fields, by their JSON schemas."""
+    about = {"type": "function", "name": name, "description": description, "strict": True}
+    return {**about, "parameters": _object_schema(fields)}
 
 
-def _list_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
+def list_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a list of objects with these fields."""
     return {"type": "array", "items": _object_schema(fields)}
 
 

@@ -10,7 +10,7 @@ import httpx
 from embeddings.protocol import Embedder
 from store import identity
 from store.database import Database
-from store.recall import dense_queries, lexical_arm
+from store.recall import dense_arm, lexical_arm
 from store.recall.dense_arm import search_settings
 from store.recall.lexical import choose_terms
 from store.recall.preparation import prepare_search
@@ -82,7 +82,7 @@ class RecallProbe:
             **({"looked_at": self._settings.candidates} if question.lists else {}),
         }
         vectors = IndexedVectors(self.embedder.generation, len(vector))
-        nearest = dense_queries.search_lists(vectors).plain if question.lists else dense_queries.PLAIN
+        nearest = dense_arm.search_lists(vectors).plain if question.lists else dense_arm.PLAIN
         async with self._database.tenant(self._host, search_settings(question.lists)) as connection:
             (await connection.execute(lexical_arm.PLAIN, words)).all()
             (await connection.execute(nearest, near)).all()

@@ -1,19 +1,21 @@
-"""Erases a bank's turns older than a limit, in the order they were accepted.
+"""Erases what is past its retention in a bank, page by page: turns older than a limit, and units that have ended.
 
-Turns go with their messages and what was derived from them. Documents, directives and reflections of their own stay:
-they were written to be kept. The next erasure of a bank begins where the last one ended.
+Turns are taken in the order they were accepted, with their messages and what was derived from them. Documents,
+directives and reflections of their own stay: they were written to be kept. The next erasure of a bank begins where the
+last one ended.
 
 A document passes the stages like a turn, as the only turn of a session of its own: such turns are skipped.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, func, select, text
 
 from store.erasure.units import LockedBank, erase_units
-from store.schema import ERASURE, TIME, TURN
+from store.schema import ERASURE, TIME, TURN, UNIT, in_bank
+from store.sql_constants import inline
 
 #: Turns of one transaction.
 PAGE_TURNS = 50
@@ -70,3 +72,40 @@ async def erase_old(place: LockedBank) -> bool:
     if turns:
         erasure.reached = turns[-1].position
     return len(turns) == PAGE_TURNS
+
+
+#: Units of one transaction.
+PAGE_UNITS = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIT = UNIT.c
+# Uses the index `unit_expired`, which holds expired units with a text; erased ones have none.
+ENDED_UNITS = (
+    select(_UNIT.unit_id)
+    .where(
+        in_bank(UNIT),
+        _UNIT.expires_at.is_not(None),
+        ~_UNIT.active,
+        _UNIT.content != inline(""),
+        _UNIT.update_ts < bindparam("before"),
+    )
+    .order_by(_UNIT.update_ts, _UNIT.unit_id)
+    .limit(bindparam("limit"))
+)
+
+
+def convert_to_microseconds(moment: datetime) -> int:
+    """Return a time as an erasure stores it: microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+async def has_ended(place: LockedBank, before: datetime) -> bool:
+    """Return whether the bank has units that ended before this time and still have their text."""
+    return bool(await place.ask(ENDED_UNITS, before=before, limit=1))
+
+
+async def erase_ended(place: LockedBank) -> bool:
+    """Erase the next units that had ended; return whether there are more."""
+    before = _EPOCH + timedelta(microseconds=place.erasure.upto)
+    units = [row.unit_id for row in await place.ask(ENDED_UNITS, before=before, limit=PAGE_UNITS)]
+    await erase_units(place, units)
+    return len(units) == PAGE_UNITS
