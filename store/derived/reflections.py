@@ -20,7 +20,7 @@ from store.derived.unit_vectors import ChangedReflection, open_rows
 from store.identity import NamedKind, named_id
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.text.rules.fact_rules import LIST_PHRASES
 
 Event = Mapping[str, Any]
@@ -207,11 +207,10 @@ def _reflection_event(origin: Origin, id_: UUID, known: Row[Any] | None, derived
         kind = EventType.REFLECTION_UPDATED if known is not None and _is_outdated(known, content) else None
     if kind is None:
         return None
-    data: dict[str, Any] = {"reflectionId": str(id_)}
-    if content is not None:
-        data |= {"content": content, "sourceMemoryIds": [str(one.unit_id) for one in derived.statements]}
+    sources = [str(one.unit_id) for one in derived.statements]
+    told = {} if content is None else {"content": content, "sourceMemoryIds": sources}
     version = 1 if known is None else known.aggregate_version + 1
-    return build_offer(origin, kind, (id_,), data, nth=str(version))
+    return build_version(origin, kind, (id_,), version, **told)
 
 
 def _is_outdated(known: Row[Any], content: str) -> bool:
@@ -258,11 +257,9 @@ def _weighs_otherwise(link: Row[Any], weight: float) -> bool:
 
 def _link_event(origin: Origin, pair: tuple[UUID, UUID], known: Row[Any] | None, weight: float | None) -> Event:
     """Return the event that gives the link of a pair this weight, or with None ends it."""
-    data: dict[str, Any] = {"fromUnitId": str(pair[0]), "toUnitId": str(pair[1]), "linkType": "temporal"}
-    if weight is None:
-        kind = EventType.LINK_DELETED
-    else:
+    kind, told = EventType.LINK_DELETED, dict[str, float]()
+    if weight is not None:
         kind = EventType.LINK_UPDATED if known is not None and known.active else EventType.LINK_CREATED
-        data["weight"] = weight
+        told = {"weight": weight}
     version = 1 if known is None else known.aggregate_version + 1
-    return build_offer(origin, kind, (*pair, "temporal"), data, nth=str(version))
+    return build_version(origin, kind, (*pair, "temporal"), version, **told)

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 
 #: The longest gap between two linked facts.
 WINDOW = timedelta(hours=24)
@@ -46,7 +46,13 @@ async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequenc
     The caller holds the bank's lock for deriving writers, and the log's locks.
     """
     found = await _read_followed(connection, origin, turns)
-    events = [_link_event(origin, row.former, row.later, row.gap) for row in found if not row.linked]
+    events = [
+        build_version(
+            origin, EventType.LINK_CREATED, (row.former, row.later, "temporal"), 1, weight=link_weight(row.gap)
+        )
+        for row in found
+        if not row.linked
+    ]
     await append_events(connection, origin.host, order_events(events))
 
 
@@ -66,8 +72,3 @@ async def _read_followed(connection: AsyncConnection, origin: Origin, turns: Seq
 def link_weight(gap: timedelta) -> float:
     """Return the weight of a link over this gap in time."""
     return round(max(FARTHEST, NEAREST - (NEAREST - FARTHEST) * (gap / WINDOW)), 4)
-
-
-def _link_event(origin: Origin, former: UUID, later: UUID, gap: timedelta) -> dict[str, Any]:
-    data = {"fromUnitId": str(former), "toUnitId": str(later), "linkType": "temporal", "weight": link_weight(gap)}
-    return build_offer(origin, EventType.LINK_CREATED, (former, later, "temporal"), data)

@@ -60,8 +60,7 @@ async def begin_session(place: LockedBank) -> None:
     if not rows:
         raise NotFound("no such session")
     if rows[0].active:
-        data = {"sessionId": str(session)}
-        event = place.marked(EventType.SESSION_DELETED, (session,), data, rows[0].version + 1)
+        event = place.marked(EventType.SESSION_DELETED, rows[0].version + 1, session)
         place.erasure.upto = await append_events(place.connection, place.erasure.host, [event]) or place.erasure.upto
         place.erasure.counts["sessions"] += 1
 
@@ -80,7 +79,7 @@ async def erase_document_page(place: LockedBank) -> bool:
     """Erase the next units of a document, and after the last of them its title and text; False: all is done."""
     if await erase_memory_page(place):
         return True
-    await _erase_aggregate(place, DOCUMENT, EventType.DOC_DELETED, "docId", "documents")
+    await _erase_aggregate(place, DOCUMENT, EventType.DOC_DELETED, "documents")
     return False
 
 
@@ -91,7 +90,7 @@ async def erase_memory_page(place: LockedBank) -> bool:
 
 async def erase_directive(place: LockedBank) -> bool:
     """Erase a directive with all its versions; False: all is done."""
-    await _erase_aggregate(place, DIRECTIVE, EventType.DIRECTIVE_DELETED, "directiveId", "directives")
+    await _erase_aggregate(place, DIRECTIVE, EventType.DIRECTIVE_DELETED, "directives")
     return False
 
 
@@ -106,13 +105,11 @@ async def _erase_units_of(place: LockedBank, of_target: Select[*tuple[Any, ...]]
     return len(units) == PAGE_UNITS
 
 
-async def _erase_aggregate(
-    place: LockedBank, life: Select[*tuple[Any, ...]], end: EventType, field: str, label: str
-) -> None:
+async def _erase_aggregate(place: LockedBank, life: Select[*tuple[Any, ...]], end: EventType, label: str) -> None:
     thing = place.erasure.target
     [row] = await place.ask(life, thing=thing)
     if row.active:
-        await place.end(end, [(thing, row.version)], field)
+        await place.end(end, [(thing, row.version)])
     subjects = [place.subject(thing)]
     await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)
     await place.ask(SCRUB, subjects=subjects)

@@ -79,7 +79,7 @@ async def begin_bank(place: LockedBank) -> None:
     await place.count("callers_vectors", FORGET_VECTORS)
     await place.count("namespaces", FORGET_NAMESPACE)
     if rows[0].active:
-        event = place.marked(EventType.BANK_DELETED, (), {}, rows[0].version + 1)
+        event = place.marked(EventType.BANK_DELETED, rows[0].version + 1)
         await append_events(place.connection, place.erasure.host, [event])
     place.erasure.upto = int((await place.ask(ISSUED))[0][0])
 

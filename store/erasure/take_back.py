@@ -27,7 +27,7 @@ from store.erasure.units import (
 from store.erasure.versions import Remainder, Version, strip_user
 from store.log.append import append_events, order_events, read_versions
 from store.log.catalog import EVENTS, ID_FIELDS, Aggregate, EventType
-from store.log.envelope import build_command, build_offer
+from store.log.envelope import build_command, build_version
 from store.memory import corrections
 from store.tenancy.external_models import count_sent
 
@@ -178,13 +178,7 @@ async def take_back_unit(place: LockedBank, unit: UUID) -> bool:
 
 async def _unlink_mentions(place: LockedBank, unit: UUID, mentions: Sequence[Any]) -> None:
     events = [
-        build_offer(
-            place.origin,
-            EventType.UNIT_ENTITY_UNLINKED,
-            (unit, one.entity_id),
-            {"unitId": str(unit), "entityId": str(one.entity_id)},
-            nth=str(one.version + 1),
-        )
+        build_version(place.origin, EventType.UNIT_ENTITY_UNLINKED, (unit, one.entity_id), one.version + 1)
         for one in mentions
         if one.linked
     ]

@@ -18,7 +18,7 @@ from store.derived import bank_state
 from store.erasure.requests import Erasure
 from store.log.append import append_events
 from store.log.catalog import EventType, aggregate_id
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.schema import BANK, FORGOTTEN_UNIT, PLUGIN_VECTOR, RECALL_JOB, UNIT, UNIT_ENTITY, in_bank
 from store.tenancy.external_models import count_sent
 from store.tenancy.gateway_targets import build_destination
@@ -137,19 +137,17 @@ class LockedBank:
         if number:
             self.erasure.counts[kind] += number
 
-    async def end(self, kind: EventType, things: Iterable[tuple[UUID, int]], field: str) -> None:
+    async def end(self, kind: EventType, things: Iterable[tuple[UUID, int]]) -> None:
         """Append the end of aggregates of one kind, each as its next version."""
         await append_events(
             self.connection,
             self.erasure.host,
-            [self.marked(kind, (thing,), {field: str(thing)}, version + 1) for thing, version in things],
+            [self.marked(kind, version + 1, thing) for thing, version in things],
         )
 
-    def marked(
-        self, kind: EventType, parts: tuple[object, ...], data: Mapping[str, Any], version: int
-    ) -> Mapping[str, Any]:
-        """Return an event that marks an aggregate as erased, without content."""
-        return build_offer(self.origin, kind, parts, {**data, "erased": True}, nth=str(version))
+    def marked(self, kind: EventType, version: int, *ids: UUID) -> Mapping[str, Any]:
+        """Return an event that marks the aggregate of these ids as erased, without content."""
+        return build_version(self.origin, kind, ids, version, erased=True)
 
 
 async def erase_units(place: LockedBank, seeds: Sequence[UUID]) -> None:
@@ -159,7 +157,7 @@ async def erase_units(place: LockedBank, seeds: Sequence[UUID]) -> None:
         return
     units = [row.unit_id for row in found]
     await _count_units(place, found, units)
-    await place.end(EventType.UNIT_DELETED, [(row.unit_id, row.version) for row in found], "unitId")
+    await place.end(EventType.UNIT_DELETED, [(row.unit_id, row.version) for row in found])
     await settle_derived(place, units)
     subjects = [place.subject(unit) for unit in units]
     subjects += await _end_ties(place, units) + await end_orphans(place, units) + await _erase_documents(place, found)
@@ -220,7 +218,7 @@ async def _end_ties(place: LockedBank, units: Sequence[UUID]) -> list[str]:
 async def end_orphans(place: LockedBank, units: Sequence[UUID]) -> list[str]:
     """End the entities of these units that no living unit names any more; return their aggregate ids."""
     orphans = await place.ask(ORPHANS, units=units)
-    await place.end(EventType.ENTITY_DELETED, [(row.entity_id, row.version) for row in orphans], "entityId")
+    await place.end(EventType.ENTITY_DELETED, [(row.entity_id, row.version) for row in orphans])
     place.erasure.counts["entities"] += len(orphans)
     return [place.subject(row.entity_id) for row in orphans]
 
@@ -234,11 +232,7 @@ async def _erase_documents(place: LockedBank, found: Sequence[Row[Any]]) -> list
     await append_events(
         place.connection,
         place.erasure.host,
-        [
-            place.marked(EventType.DOC_UPDATED, (row.doc_id,), {"docId": str(row.doc_id)}, row.version + 1)
-            for row in rows
-            if row.active
-        ],
+        [place.marked(EventType.DOC_UPDATED, row.version + 1, row.doc_id) for row in rows if row.active],
     )
     place.erasure.counts["documents"] += len(rows)
     return [place.subject(row.doc_id) for row in rows]
@@ -248,7 +242,7 @@ async def _erase_reflections(place: LockedBank, units: Sequence[UUID]) -> tuple[
     """End reflections that repeat these units last; return the aggregate ids and log positions of all that did."""
     rows = await place.ask(REFLECTIONS, units=units)
     ending = [(row.reflection_id, row.version) for row in rows if row.last and row.active]
-    await place.end(EventType.REFLECTION_DELETED, ending, "reflectionId")
+    await place.end(EventType.REFLECTION_DELETED, ending)
     found = sorted({row.reflection_id for row in rows})
     place.erasure.counts["reflections"] += len(found)
     return [place.subject(one) for one in found], [row.position for row in rows]

@@ -73,11 +73,11 @@ NAMED_BANKS = select(BANK.c.bank_id, BANK.c.bank_name).where(
 ERASE_KEYS = text("""
     select afterturn.erase_keys(:erasure, cast(:keys as uuid[]), cast(:banks as uuid[]), cast(:names as text[]))""")
 
-#: Aggregates that a user makes beside turns: the event of the end, the field of the id, the name in a receipt.
-MADE: Mapping[Aggregate, tuple[EventType, str, str]] = {
-    Aggregate.DOC: (EventType.DOC_DELETED, "docId", "documents"),
-    Aggregate.DIRECTIVE: (EventType.DIRECTIVE_DELETED, "directiveId", "directives"),
-    Aggregate.REFLECTION: (EventType.REFLECTION_DELETED, "reflectionId", "reflections"),
+#: Aggregates that a user makes beside turns: the event of the end, and the name in a receipt.
+MADE: Mapping[Aggregate, tuple[EventType, str]] = {
+    Aggregate.DOC: (EventType.DOC_DELETED, "documents"),
+    Aggregate.DIRECTIVE: (EventType.DIRECTIVE_DELETED, "directives"),
+    Aggregate.REFLECTION: (EventType.REFLECTION_DELETED, "reflections"),
 }
 
 
@@ -154,17 +154,17 @@ async def erase_keys(connection: AsyncConnection, erasure: Erasure) -> None:
 
 async def _erase_made(place: LockedBank, kind: Aggregate, thing: UUID) -> None:
     """Erase a document, directive, link or reflection that a user made, or a user's versions of another's."""
-    end, name, label = MADE[kind]
+    end, label = MADE[kind]
     left = await read_remainder(place, kind, thing)
     if not left.positions:
         return
     subject = place.subject(thing)
     version = (await read_versions(place.connection, place.erasure.host, [subject]))[subject]
     if left.theirs and kind is Aggregate.DOC and (await _others_stand_in(place, thing)):
-        marker = place.marked(EventType.DOC_UPDATED, (thing,), {name: str(thing)}, version + 1)
+        marker = place.marked(EventType.DOC_UPDATED, version + 1, thing)
         await append_events(place.connection, place.erasure.host, [marker])
     elif left.theirs:
-        await place.end(end, [(thing, version)], name)
+        await place.end(end, [(thing, version)])
     elif left.state is not None:
         await append_state(place, kind, thing, left.state)
     await place.count("events", ERASE_AT, positions=left.positions)
@@ -181,7 +181,7 @@ async def _end_sessions(place: LockedBank, sessions: Sequence[UUID]) -> None:
     erasure = place.erasure
     found = await place.ask(THEIR_SESSIONS, sessions=list(sessions), user=erasure.target, upto=erasure.upto)
     living = [(row.session_id, row.version) for row in found if row.active]
-    await place.end(EventType.SESSION_DELETED, living, "sessionId")
+    await place.end(EventType.SESSION_DELETED, living)
     await place.count("events", ERASE_EVENTS, subjects=[row.subject for row in found], upto=None)
     await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id for row in found])
     erasure.counts["sessions"] += len(found)

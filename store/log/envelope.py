@@ -61,6 +61,14 @@ def build_offer(
     }
 
 
+def build_version(
+    origin: Origin, event: EventType, ids: tuple[object, ...], version: int, **told: Any
+) -> dict[str, Any]:
+    """Return the event that gives the aggregate of these ids a version, `told` with its ids; the data are unchecked."""
+    named = zip(ID_FIELDS[EVENTS[event].aggregate], map(str, ids), strict=True)
+    return build_offer(origin, event, ids, {**dict(named), **told}, nth=str(version))
+
+
 def build_command(
     origin: Origin, event: EventType, fields: Mapping[str, Any], *, version: int = 1, identity: UUID | None = None
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from store.database import Database
 from store.derived.locks import lock_bank
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.maintenance.pruning import FoundBank
 from store.schema import FACT, LINK, UNIT, same_bank
 from store.sql_constants import inline
@@ -92,17 +92,12 @@ class Consolidation:
 async def _link_facts(connection: AsyncConnection, origin: Origin) -> int:
     rows = (await connection.execute(NEXT_FACTS, {"host": origin.host, "bank": origin.bank})).all()
     links = [
-        build_offer(
+        build_version(
             origin,
             EventType.LINK_CREATED,
             (row.unit_id, row.consolidated_by, SAYS_THE_SAME),
-            {
-                "fromUnitId": str(row.unit_id),
-                "toUnitId": str(row.consolidated_by),
-                "linkType": SAYS_THE_SAME,
-                "weight": 1.0,
-            },
-            nth=str(row.version + 1),
+            row.version + 1,
+            weight=1.0,
         )
         for row in rows
     ]

@@ -17,7 +17,7 @@ from store.derived import bank_state
 from store.expiry import NOW
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.log.locks import ENTER_LOG, hold_lock
 from store.maintenance.pruning import FoundBank
 from store.schema import BANK, TIME, UNIT
@@ -119,7 +119,7 @@ class ExpiryTask:
             found = (await connection.execute(ENDING_BANK, place)).one_or_none()
             if found is None:
                 return 0
-            deleted = build_offer(self._origin(host, bank), EventType.BANK_DELETED, (), {}, nth=str(found.version + 1))
+            deleted = build_version(self._origin(host, bank), EventType.BANK_DELETED, (), found.version + 1)
             await append_events(connection, host, [deleted])
         return 1
 
@@ -128,10 +128,7 @@ class ExpiryTask:
 
 
 async def _append_ends(connection: AsyncConnection, origin: Origin, units: dict[UUID, int]) -> int:
-    ends = [
-        build_offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
-        for unit, version in units.items()
-    ]
+    ends = [build_version(origin, EventType.UNIT_DELETED, (unit,), version + 1) for unit, version in units.items()]
     position = await append_events(connection, origin.host, order_events(ends))
     if position is None:
         return 0

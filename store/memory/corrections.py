@@ -22,7 +22,7 @@ from store.expiry import BANK_EXPIRED, lock_lasting_bank
 from store.ledger.stages import Stage
 from store.log.append import append_events, order_events, read_versions
 from store.log.catalog import Aggregate, EventType, aggregate_id
-from store.log.envelope import Origin, build_command, build_offer
+from store.log.envelope import Origin, build_command, build_version
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import reflections
 from store.off_loop import run_off_loop
@@ -392,8 +392,7 @@ def _updated_event(
 
 
 def _ended_event(origin: Origin, fact: Row[Any]) -> dict[str, Any]:
-    data = {"unitId": str(fact.unit_id)}
-    return build_offer(origin, EventType.UNIT_DELETED, (fact.unit_id,), data, nth=str(fact.aggregate_version + 1))
+    return build_version(origin, EventType.UNIT_DELETED, (fact.unit_id,), fact.aggregate_version + 1)
 
 
 async def _unlink_events(

@@ -25,7 +25,7 @@ from store.errors import NotFound, TurnBusy
 from store.expiry import BANK_EXPIRED, NOW, bank_lasts, lock_lasting_bank
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_offer, build_version
 from store.log.locks import ENTER_LOG, hold_lock, share_lock
 from store.memory import authorship
 from store.memory.authorship import Author
@@ -223,8 +223,7 @@ class Documents:
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK_ALONE, {"bank": bank_id})
             found = await self._find(connection, host, bank_id, doc)
-            version = str(found.aggregate_version + 1)
-            event = build_offer(origin, EventType.DOC_DELETED, (doc,), {"docId": str(doc)}, nth=version)
+            event = build_version(origin, EventType.DOC_DELETED, (doc,), found.aggregate_version + 1)
             position = await append_events(connection, host, [event])
             if position is None:
                 raise NotFound("no such document")

@@ -14,7 +14,7 @@ from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.expiry import BEFORE_ALL, bank_lasts, row_lasts
 from store.log.append import append_events
 from store.log.catalog import Aggregate, EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.schema import EVENT_STORE, REFLECTION, UNIT, in_bank, same_bank
 from store.sql_constants import ONE, inline
 
@@ -122,8 +122,7 @@ async def forget_reflection(
     found = await read_reflection(connection, origin.host, origin.bank, reflection)
     if version not in (None, found.version):
         raise ConcurrencyError(Aggregate.REFLECTION.value, version, found.version)
-    data = {"reflectionId": str(reflection)}
-    event = build_offer(origin, EventType.REFLECTION_DELETED, (reflection,), data, nth=str(found.version + 1))
+    event = build_version(origin, EventType.REFLECTION_DELETED, (reflection,), found.version + 1)
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise NotFound("no such unit")

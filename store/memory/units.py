@@ -24,7 +24,7 @@ from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.expiry import bank_lasts, row_lasts
 from store.log.append import append_events, order_events
 from store.log.catalog import Aggregate, EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
 from store.memory.corrections import correct_unit, end_unit, pin_unit
@@ -286,10 +286,7 @@ async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, 
 
 
 def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[Mapping[str, Any]]:
-    ends = [
-        build_offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
-        for unit, version in units.items()
-    ]
+    ends = [build_version(origin, EventType.UNIT_DELETED, (unit,), version + 1) for unit, version in units.items()]
     return order_events(ends)
 
 

@@ -297,8 +297,7 @@ _VECTORS = Expected(
                               and l.status not in ('done', 'skipped') and l.stage in ('embedding', 'extraction'))""",
 )
 
-#: The names under which a replay reports them. What entities are called as a whole is asked in `aliases.py`, and what
-#: words a unit has in `words.py`.
+#: The names under which a replay reports them. Aliases and the words of units are compared in `derived.py`.
 TURNS, WORDS = "turns", "words"
 EXPECTED: Mapping[str, tuple[Expected, ...]] = {
     TURNS: (_TURNS,),

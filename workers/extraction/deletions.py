@@ -16,7 +16,7 @@ from store.derived.fact_states import PROPOSES
 from store.derived.facts import MANY_VALUED
 from store.ledger.ledger import LedgerRow
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_version
 from store.memory.turn_messages import TurnMessage
 from store.text.rules.model import ExtractedFact
 
@@ -80,11 +80,6 @@ def build_proposals(
     """Return the events that link each message to the facts that it proposes to delete."""
     pairs = {(turn[one.denial.ordinal].unit_id, one.fact): one.denial.confidence for one in matched}
     return [
-        build_offer(
-            origin,
-            EventType.LINK_CREATED,
-            (message, fact, PROPOSES),
-            {"fromUnitId": str(message), "toUnitId": str(fact), "linkType": PROPOSES, "weight": weight},
-        )
+        build_version(origin, EventType.LINK_CREATED, (message, fact, PROPOSES), 1, weight=weight)
         for (message, fact), weight in pairs.items()
     ]

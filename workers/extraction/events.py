@@ -14,7 +14,7 @@ from store import identity
 from store.derived.postings import UnitTerms
 from store.derived.said_facts import FACT_KIND, analyse_fact, fact_ends_at, fact_metadata, fact_unit_id
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_offer
+from store.log.envelope import Origin, build_offer, build_version
 from store.memory.turn_messages import TurnMessage
 from store.retention import TierRetention
 from store.text.rules import VERSION, ExtractedFact, Extraction, Mention, Tier
@@ -108,12 +108,8 @@ def derive_events(
 
 def _entity_event(origin: Origin, normalised: str, name: str, kind: str) -> Event:
     entity = identity.entity_id(origin.bank, normalised)
-    data = {
-        "entityId": str(entity),
-        "canonicalName": name,
-        "metadata": {"kind": kind, "normalised": normalised},
-    }
-    return build_offer(origin, EventType.ENTITY_CREATED, (entity,), data)
+    about = {"kind": kind, "normalised": normalised}
+    return build_version(origin, EventType.ENTITY_CREATED, (entity,), 1, canonicalName=name, metadata=about)
 
 
 def _mention_events(
@@ -126,19 +122,16 @@ def _mention_events(
             unit = by_ordinal[mention.ordinal].unit_id
             places[unit, identity.entity_id(origin.bank, mention.entity)].append(mention)
     return [
-        build_offer(
+        build_version(
             origin,
             EventType.UNIT_ENTITY_LINKED,
             (unit, entity),
-            {
-                "unitId": str(unit),
-                "entityId": str(entity),
-                "mentions": len(named),
-                "place": _find_place(named),
-                **_usual_name_and_kind(named),
-                "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
-                "extractor": version,
-            },
+            1,
+            mentions=len(named),
+            place=_find_place(named),
+            **_usual_name_and_kind(named),
+            spans=[[m.span.start, m.span.end] for m in named if m.span is not None],
+            extractor=version,
         )
         for (unit, entity), named in places.items()
     ]
@@ -199,8 +192,7 @@ def _link_event(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
 
     `kind`: semantic (a fact and its message), temporal (a fact and the next), entity (two messages that name it).
     """
-    data = {"fromUnitId": str(unit), "toUnitId": str(other), "linkType": kind, "weight": 1.0}
-    return build_offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
+    return build_version(origin, EventType.LINK_CREATED, (unit, other, kind), 1, weight=1.0)
 
 
 def _fact_words(unit: UUID, fact: ExtractedFact, source: TurnMessage, rules: WordRules) -> UnitTerms:
