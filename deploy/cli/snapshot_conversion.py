@@ -14,7 +14,7 @@ from store.backfill.conversion import NO_TIME
 from store.snapshot.heading import describe_converted
 from store.snapshot.portal_document import iterate_document
 from store.snapshot.portal_form import Conversion, from_portal, to_portal
-from store.tenancy.hosts import require_tenant_name
+from store.tenancy.tenants import require_tenant_name
 from store.text.redaction import Redaction
 
 

@@ -20,8 +20,8 @@ from producers.queue.dead_letters import DeadLetters
 from producers.service.memory import MemoryFacade
 from store import identity
 from store.database import Database
-from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
+from store.tenancy.tenants import ensure_host
 from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
 
 QUEUE_DEAD_LETTERS = Gauge(

@@ -42,8 +42,8 @@ from store.snapshot.importing import COUNTERS, ImportRequest, Imports
 from store.snapshot.policy import parse_parts, refuse_in_production
 from store.snapshot.replacements import MOST_RULES, parse_replacements
 from store.snapshot.rows import SnapshotRow
-from store.tenancy.hosts import ensure_host
 from store.tenancy.sealing import Sealer
+from store.tenancy.tenants import ensure_host
 
 #: The most events of one batch of an import, and the most names of users and agents of one call.
 BATCH, MOST_NAMES = 5000, 5000

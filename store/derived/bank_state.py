@@ -29,9 +29,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity, schema
 from store.derived import entity_profiles, facts, projection
+from store.derived.postings import rebuild_words
 from store.derived.reflections import consolidate_facts
 from store.derived.temporal_links import link_turns
-from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
 from store.log.locks import hold_lock
 from store.schema import in_bank, same_bank

@@ -16,9 +16,8 @@ from sqlalchemy import Row, TextClause, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, locks, postings, projection
-from store.derived.postings import UnitTerms, count_unit_terms
+from store.derived.postings import UnitTerms, count_unit_terms, lock_unchanged
 from store.derived.unit_vectors import corrected_id, derive_row_id
-from store.derived.unit_words import lock_unchanged
 from store.identity import user_id
 from store.ledger.stages import Stage
 from store.log.envelope import Origin

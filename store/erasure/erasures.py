@@ -19,7 +19,6 @@ from store.database import Database
 from store.database_outage import DEADLOCK, retry_after_states
 from store.erasure import requests
 from store.erasure.banks import ISSUED
-from store.erasure.locks import LOCK_BANK, LOCK_HOST, LOCK_LOG, LOCK_QUOTA, SHARE_QUOTA
 from store.erasure.requests import Erasure, ErasureTarget, Kind, Receipt
 from store.erasure.retention import convert_to_microseconds, count_old, find_old_turns, has_ended
 from store.erasure.steps import (
@@ -31,7 +30,7 @@ from store.erasure.steps import (
     find_target,
     open_named,
 )
-from store.erasure.units import LockedBank
+from store.erasure.units import LOCK_BANK, LOCK_HOST, LOCK_LOG, LOCK_QUOTA, SHARE_QUOTA, LockedBank
 from store.erasure.user_names import read_user_names
 from store.errors import NotFound
 from store.log.append import admit_call

@@ -22,10 +22,9 @@ from store.erasure.aggregates import (
     erase_session_page,
 )
 from store.erasure.banks import BANK, begin_bank, erase_page
-from store.erasure.locks import LOCK_BANK, LOCK_BANKS, LOCK_QUOTA, SHARE_QUOTA
 from store.erasure.requests import Erasure, ErasureTarget, Kind
 from store.erasure.retention import erase_ended, erase_old
-from store.erasure.units import LockedBank, erase_units
+from store.erasure.units import LOCK_BANK, LOCK_BANKS, LOCK_QUOTA, SHARE_QUOTA, LockedBank, erase_units
 from store.erasure.user_names import find_units_naming
 from store.erasure.users import erase_keys, erase_written, group_by_bank, read_events_of_user
 from store.errors import NotFound

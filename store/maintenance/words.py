@@ -14,7 +14,7 @@ from sqlalchemy import Row, Text, Uuid, bindparam, case, cast, delete, func, nul
 
 from store.database import Database
 from store.derived import locks, postings, projection
-from store.derived.unit_words import lock_unchanged
+from store.derived.postings import lock_unchanged
 from store.maintenance.pruning import MORE, PrunedBatch
 from store.schema import BANK_LANGUAGE, UNIT, UNIT_WORD, in_bank, same_bank
 from store.tenancy import languages

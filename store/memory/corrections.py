@@ -114,7 +114,7 @@ NO_STATE: Mapping[str, None] = {"context": None, "expiresAt": None}
 #: The metadata key of pinned units, which every answer holds; `store.recall.pinned_arm` reads it.
 PINNED = "pinned"
 #: The metadata key of messages of which facts were forgotten by their own ids: their values, a line each. Such a
-#: message is former where a recall asks for these (`store.recall.withdrawn`).
+#: message is former where a recall asks for these (`store.recall.supersession`).
 WITHDRAWN = "withdrawn"
 #: Metadata that describe an extracted fact. A corrected text loses them, so that it supersedes no other fact.
 READ_AS = frozenset({"value", "span", "slug"})

@@ -29,12 +29,12 @@ from store.recall.state import RecallState
 from store.recall.supersession import (
     COMPARED,
     NEWER,
+    asks_for_withdrawn,
     find_alike,
     find_successors,
     list_with_successors,
     put_newer_of_alike_first,
 )
-from store.recall.withdrawn import asks_for_withdrawn
 
 #: Characters of candidates that are ranked in the time in which one character of a text is cut into words.
 RANKED_CHARACTERS = 4

@@ -37,8 +37,7 @@ from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
 from store.recall.settings import RecallSettings
-from store.recall.state import RecallState
-from store.recall.steps import StepTimer
+from store.recall.state import RecallState, StepTimer
 from store.recall.supersession import (
     put_newer_first,
 )

@@ -1,6 +1,7 @@
 """The state of one recall, which its steps fill."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,10 +20,31 @@ from store.recall.pool import Candidate, CandidatePool
 from store.recall.query import RecallQuery
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
-from store.recall.steps import StepTimer
 from store.recall.tail import UnembeddedText
 from store.retention import FactRetention
 from store.text.times import TimeSpan
+
+
+class StepTimer:
+    """A stop-watch of consecutive steps: each ends where the next begins, so their sum is the whole time."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._took: dict[str, float] = {}
+
+    def done(self, name: str) -> None:
+        """End the step of this name now; the time of a step that is done again is added to its first."""
+        now = self._clock()
+        self._took[name] = self._took.get(name, 0.0) + (now - self._since) * 1000
+        self._since = now
+
+    def milliseconds(self, first: Sequence[str] = ()) -> Mapping[str, float]:
+        """Return how many milliseconds each step took: those named in their order, then the others as they ended."""
+        names = [name for name in first if name in self._took]
+        names += [name for name in self._took if name not in first]
+        return {name: round(self._took[name], 3) for name in names}
+
 
 #: Mean length of a bank's units, in words, before the projection stage has counted them.
 DEFAULT_MEAN_LENGTH = 12.0

@@ -3,9 +3,13 @@
 A message is former if the same speaker, for the same user, said later what leaves nothing of it (`rules/changes.py`),
 or nothing that is asked for. Only the first units of an answer are compared, and only what people say: an agent's words
 tell no change of mind. A pinned message is never former: its pin says that it holds.
+
+A message of which a fact was forgotten by its own id stays, because a fact may have been read from it wrongly. It is
+former where the question is about the clause of that fact, and not where only its other clauses answer.
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -144,3 +148,30 @@ def _raise_above(item: Recalled, score: float) -> Recalled:
     moved = item.explain and {**item.explain.moved, NEWER: raised - item.score}
     explain = item.explain and moved and replace(item.explain, moved=moved)
     return replace(item, score=raised, explain=explain or item.explain)
+
+
+#: Stands for a value that was forgotten.
+_FORGOTTEN = "\ufffc"
+#: What divides a message into clauses, each of which may state a fact.
+_CLAUSE_END = re.compile(r"[.!?;\n]+(?=\s|$)|,? \b(?:and|but|while|because)\b ")
+
+
+def asks_for_withdrawn(text: str, withdrawn: str, question: str) -> bool:
+    """Return whether a question is about clauses with values that were forgotten (a line each), as much as the others.
+
+    A message without another clause is about nothing else; so is one whose text does not hold the value as it is.
+    """
+    told = " ".join(text.casefold().split())
+    for value in sorted(withdrawn.casefold().splitlines(), key=len, reverse=True):
+        # Its own dots ("Dr. Nys") end no clause.
+        told = told.replace(value, _FORGOTTEN) if value else told
+    clauses = [clause for clause in _CLAUSE_END.split(told) if clause.strip()]
+    others = [clause for clause in clauses if _FORGOTTEN not in clause]
+    forgotten = [clause for clause in clauses if _FORGOTTEN in clause]
+    if not others or not forgotten:
+        return True
+    asked = analyse_text(question).counts.keys()
+    of_fact, of_rest = (
+        len(asked & analyse_text(" ".join(said)).counts.keys()) for said in ([*forgotten, withdrawn], others)
+    )
+    return of_fact >= of_rest

@@ -14,7 +14,7 @@ from store.derived import bank_state
 from store.derived.completion import complete_bank
 from store.derived.entity_profiles import EntityName, resolve_aliases
 from store.derived.facts import MANY_VALUED
-from store.derived.unit_words import find_wrong_words
+from store.derived.postings import find_wrong_words
 from store.replay.digest import NAMED, BankIdentity, find_first_differences
 from store.replay.expected import EXPECTED, WORDS
 from store.replay.report import DerivedStateReport, Difference

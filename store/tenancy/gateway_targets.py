@@ -25,7 +25,7 @@ from store.database import Database
 from store.errors import NotFound, TargetTaken
 from store.log.locks import hold_lock
 from store.schema import BANK, GATEWAY_TARGET, HOST, LEDGER
-from store.tenancy.hosts import ADD_HOST, require_tenant_name
+from store.tenancy.tenants import ADD_HOST, require_tenant_name
 
 #: The prefix of every session's name at a gateway; searches leave it out.
 CHAT = "chat:"

@@ -20,9 +20,9 @@ from store.authority import Authority
 from store.database import Database
 from store.errors import NotFound
 from store.schema import API_KEY, ERASURE, HOST
-from store.tenancy.hosts import ADD_HOST, ensure_host, require_tenant_name
 from store.tenancy.recent_answers import RecentAnswers
 from store.tenancy.spaces import Space, has_owner
+from store.tenancy.tenants import ADD_HOST, ensure_host, require_tenant_name
 from store.tenancy.tokens import is_well_formed, new_token
 
 #: Seconds for which an answer is cached: a revoked key works at most that much longer.

@@ -237,7 +237,7 @@ FAULTS = (
     Mutant(
         law="L5",
         fault="a comparison looks away from units without words",
-        file="store/derived/unit_words.py",
+        file="store/derived/postings.py",
         before="        return WrongWords(expected[0], worded=False, columns=())\n",
         after="        return None\n",
         held_by="tests/store/replay/test_derived_state.py",

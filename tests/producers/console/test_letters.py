@@ -12,10 +12,10 @@ from afterturn_client.turns import Message
 
 from producers.queue.acceptance import QueueIntake, Rejection
 from store import identity
-from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
 from store.tenancy.operator_keys import OperatorKeys
 from store.tenancy.quotas import QuotaLimits, Quotas
+from store.tenancy.tenants import ensure_host
 from tests.patience import until
 from tests.producers.conftest import QUEUE, QUEUE_TENANT, Tenant, World
 from tests.producers.console.browser import Visitor

@@ -13,8 +13,8 @@ from producers.queue.acceptance import QueueIntake, Rejection, TryAgain
 from producers.service.recall_coordinator import RecallCoordinator
 from store import identity
 from store.erasure import Erasures, ErasureTarget, Kind
-from store.tenancy.hosts import ensure_host
 from store.tenancy.keys import Grant
+from store.tenancy.tenants import ensure_host
 from tests.producers.conftest import Tenant, World
 from tests.producers.mcp.test_tools import count_events
 

@@ -3,7 +3,7 @@
 import pytest
 
 from store.recall.recaller import ARMS
-from store.recall.steps import StepTimer
+from store.recall.state import StepTimer
 from tests.store.recall.conftest import Memory
 
 

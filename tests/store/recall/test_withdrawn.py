@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.recall.withdrawn import asks_for_withdrawn
+from store.recall.supersession import asks_for_withdrawn
 
 BOTH = "I live in Ghent and my cats are called Mia and Tom. I work at Nordwind."
 

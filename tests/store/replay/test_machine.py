@@ -21,7 +21,7 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.derived import bank_state, locks
-from store.derived.unit_words import rebuild_words
+from store.derived.postings import rebuild_words
 from store.erasure import Erasures, ErasureTarget, Kind
 from store.errors import EventRefused, NotFound
 from store.log.append import append_events

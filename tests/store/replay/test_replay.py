@@ -9,7 +9,7 @@ from sqlalchemy import text
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
-from store.derived.unit_words import rebuild_words
+from store.derived.postings import rebuild_words
 from store.errors import ReplayError
 from store.log.catalog import EventType
 from store.memory.turns import TurnStore
