@@ -99,13 +99,12 @@ class GatewayStage:
         if row.status == "adding":
             return await self._finish(claim, row, machine.unknown_add(session, "unknown"))
         if row.status == "flushing":
-            return await self._finish(claim, row, machine.unknown_flush(session))
+            died = machine.fail_flush(session, "unknown", "the worker died while it waited")
+            return await self._finish(claim, row, died)
         if to is None or to.target.unset_at:
-            return await self._finish(claim, row, machine.describe_unflushed(session, "unset", UNSET))
+            return await self._finish(claim, row, machine.fail_flush(session, "unset", UNSET))
         if not to.session:
-            return await self._finish(
-                claim, row, machine.describe_unflushed(session, "erased", "its session was erased")
-            )
+            return await self._finish(claim, row, machine.fail_flush(session, "erased", "its session was erased"))
         return await self._resume_flush(claim, row, to)
 
     async def _resume_flush(self, claim: Claim, row: LedgerRow, to: Destination) -> Worked:
@@ -113,7 +112,8 @@ class GatewayStage:
         try:
             client = self.clients.client(to.target)
         except TargetUnusable as error:
-            return await self._finish(claim, row, machine.unusable_target(name_in_audit(row), "flush", str(error)))
+            unusable = machine.fail_flush(name_in_audit(row), "unusable_target", str(error), back="added")
+            return await self._finish(claim, row, unusable)
         passage = await self._enter(to.target)
         if not passage.granted:
             return await self._put_off(claim, row, "added", passage.wait_s, to.target)
@@ -132,7 +132,8 @@ class GatewayStage:
         try:
             client = self.clients.client(to.target)
         except TargetUnusable as error:
-            return await self._finish(claim, row, machine.unusable_target(name_in_audit(row), "add", str(error)))
+            unusable = machine.fail_add(name_in_audit(row), "unusable_target", str(error), back="pending")
+            return await self._finish(claim, row, unusable)
         passage = await self._enter(to.target)
         if not passage.granted:
             return await self._put_off(claim, row, "pending", passage.wait_s, to.target)
@@ -147,7 +148,8 @@ class GatewayStage:
         try:
             error = await _make_call("add", way.client.add(way.conversation, sent, turn_id=turn_id))
         except InvalidRequestError:
-            return await self._finish(claim, row, machine.refused_add(session))
+            refused = machine.fail_add(session, "invalid_request", "it cannot be written as a request")
+            return await self._finish(claim, row, refused)
         await self._report(way.target, error)
         if (pause_s := self._pause_s(error, way)) is not None:
             return await self._put_off(claim, row, "pending", pause_s, way.target)

@@ -106,34 +106,16 @@ def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -
     return _failed_ending(ending, error, retry)
 
 
-def refused_add(session: str) -> AttemptOutcome:
-    """Return the outcome for a turn that cannot be written as a request: nothing was sent."""
-    payload = {"gateway_session": session, "operation": "add", "category": "invalid_request"}
-    return AttemptOutcome(
-        "add_failed", Event.ADD_FAILED, payload, "invalid_request", "it cannot be written as a request"
-    )
+def fail_add(session: str, category: str, reason: str, back: str | None = None) -> AttemptOutcome:
+    """Return the outcome of an `add` that was not sent; `back`: the status from which it may be tried again."""
+    payload = {"gateway_session": session, "operation": "add", "category": category}
+    return AttemptOutcome("add_failed", Event.ADD_FAILED, payload, category, reason, back)
 
 
-def unusable_target(session: str, operation: str, why: str) -> AttemptOutcome:
-    """Return the outcome for a target that this process cannot call: nothing was sent, a retry is possible."""
-    payload: dict[str, Any] = {"gateway_session": session, "operation": operation, "category": "unusable_target"}
-    if operation == "add":
-        return AttemptOutcome("add_failed", Event.ADD_FAILED, payload, "unusable_target", why, back="pending")
-    payload["add_succeeded"] = True
-    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, "unusable_target", why, back="added")
-
-
-def describe_unflushed(session: str, category: str, why: str) -> AttemptOutcome:
-    """Return the outcome for an added turn that is not to be flushed any more: no flush was sent."""
+def fail_flush(session: str, category: str, reason: str, back: str | None = None) -> AttemptOutcome:
+    """Return the outcome of a `flush` of an added turn that was not sent, or was not answered."""
     payload = {"gateway_session": session, "add_succeeded": True, "operation": "flush", "category": category}
-    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, category, why)
-
-
-def unknown_flush(session: str) -> AttemptOutcome:
-    """Return the outcome of a `flush` without an answer: failed, category `unknown`."""
-    where = {"gateway_session": session, "add_succeeded": True}
-    payload = {**where, "operation": "flush", "category": "unknown"}
-    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
+    return AttemptOutcome("flush_failed", Event.FLUSH_FAILED, payload, category, reason, back)
 
 
 def asks_for_time(error: GatewayError) -> bool:

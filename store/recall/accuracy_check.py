@@ -209,12 +209,12 @@ def _build_state(
 async def _compare_one(
     connection: AsyncConnection, state: RecallState, unit: _Unit, of: tuple[StoredBank, str]
 ) -> CheckedQuestion:
-    key = {"host": state.host, "bank": state.bank, "generation": state.generation, "vector": state.vector}
     more = {"unit": unit.unit_id, "neighbours": NEIGHBOURS, **state.filters}
-    exact = (await connection.execute(EXACT, {**key, **more})).all()
+    exact = (await connection.execute(EXACT, {**state.vector_place, **more})).all()
     found = await DenseArm().find(connection, _widen_state(state))
     others = [one for one in found.units if one != unit.unit_id][:NEIGHBOURS]
-    cosines = {row.unit_id: row.cosine for row in await connection.execute(COSINES, {**key, "units": others})}
+    asked = {**state.vector_place, "units": others}
+    cosines = {row.unit_id: row.cosine for row in await connection.execute(COSINES, asked)}
     least = exact[-1].cosine - TOLERANCE if exact else 0.0
     near = sum(cosines.get(one, -2.0) >= least for one in others)
     return CheckedQuestion(*of, len(exact), min(near, len(exact)))

@@ -248,10 +248,7 @@ async def load_pool(connection: AsyncConnection, state: RecallState) -> Candidat
     places = {place for arm in state.found.values() for place in arm.places}
     units = list({unit for arm in state.found.values() for unit in arm.units})
     arguments = {
-        "host": state.host,
-        "bank": state.bank,
-        "generation": state.generation,
-        "vector": state.vector,
+        **state.vector_place,
         "characters": CHARACTERS,
         "units": units,
         "sessions": [session for session, _ in places],
@@ -276,7 +273,7 @@ async def read_whole_texts(
     connection: AsyncConnection, state: RecallState, units: Sequence[UUID]
 ) -> Mapping[UUID, str]:
     """Return the full texts of the first of these units, up to MOST_BYTES."""
-    arguments = {"host": state.host, "bank": state.bank, "units": list(units), "most": MOST_BYTES}
+    arguments = {**state.place, "units": list(units), "most": MOST_BYTES}
     if not units:
         return {}
     return {row.unit_id: row.content for row in await fetch_rows(connection, TEXTS, arguments)}
@@ -292,7 +289,7 @@ async def _set_tail_products(
     """Set the products in the rows of units of the fresh tail and of their neighbours."""
     rows = [n for n, units in enumerate(around) if not state.tail_vectors.keys().isdisjoint(units)]
     units = {unit for n in rows for unit in around[n] if unit is not None and unit not in state.tail_vectors}
-    key = {"host": state.host, "bank": state.bank, "generation": state.generation, "units": list(units)}
+    key = {**state.place, "generation": state.generation, "units": list(units)}
     stored = {row.unit_id: row.embedding for row in await fetch_rows(connection, VECTORS, key)} if units else {}
     known = {**state.tail_vectors, **stored, None: np.zeros_like(question)}
     nothing = known[None]

@@ -285,10 +285,7 @@ async def _find_nearest(
     wanted = state.settings.candidates
     filtered = is_filtered(state.filters)
     arguments = {
-        "host": state.host,
-        "bank": state.bank,
-        "generation": state.generation,
-        "vector": vector,
+        **state.vector_place,
         "candidates": wanted,
         "agents": list(AGENTS),
         "line_bytes": LINE_BYTES,

@@ -179,8 +179,7 @@ async def read_ended_units(connection: AsyncConnection, state: RecallState) -> U
         # The log tells which texts were recorded later: a row's own time is that of its end.
         "known_at": None,
         "recorded_by": query.known_at,
-        "host": state.host,
-        "bank": state.bank,
+        **state.place,
         "moment": state.now,
         "most": MOST,
         "bytes": BYTES,

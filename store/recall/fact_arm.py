@@ -5,7 +5,6 @@
 
 from uuid import UUID
 
-import numpy as np
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,8 +13,7 @@ from store.driver_rows import fetch_rows
 from store.memory.held_facts import settle_said
 from store.recall.asked_facts import AskedFacts, find_asked_facts
 from store.recall.filters import own_session
-from store.recall.pool import CandidatePool
-from store.recall.state import ArmResult, RecallState
+from store.recall.state import ArmResult, RecallState, rank_by_scores
 from store.schema import ID_LIKE
 
 #: Most messages that the arm finds, those of the newest facts.
@@ -70,16 +68,11 @@ class FactArm:
         # Facts hold now: what held at an earlier moment is found by words and meaning alone.
         if asked is not None and query.as_of is None and query.known_at is None:
             units = await _read_stating(connection, state, asked)
-        scores = {unit: OLDER**nth for nth, unit in enumerate(units)}
-
-        def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
-
-        return ArmResult(list(scores), [], score)
+        return rank_by_scores({unit: OLDER**nth for nth, unit in enumerate(units)})
 
 
 async def _read_stating(connection: AsyncConnection, state: RecallState, asked: AskedFacts) -> list[UUID]:
-    place = {"host": state.host, "bank": state.bank}
+    place = state.place
     said = await read_said_facts(
         connection,
         ONE_BANK,

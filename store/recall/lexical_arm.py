@@ -101,7 +101,7 @@ async def _read_postings(connection: AsyncConnection, state: RecallState) -> Map
     terms = choose_terms(state.question.words, state.statistics, state.settings.postings)
     if not terms:
         return {}
-    arguments = {"host": state.host, "bank": state.bank, "terms": terms, "postings": state.settings.postings}
+    arguments = {**state.place, "terms": terms, "postings": state.settings.postings}
     filtered = is_filtered(state.filters)
     found = await fetch_rows(connection, FILTERED if filtered else PLAIN, {**arguments, **state.filters})
     waiting = (

@@ -79,6 +79,6 @@ def _is_rare(terms: Iterable[str], frequency: Mapping[str, int]) -> bool:
 
 async def _read_speakers(connection: AsyncConnection, state: RecallState) -> Collection[str]:
     """Return speakers of the bank: those of units with the question's words, and those of some sessions."""
-    place = {"host": state.host, "bank": state.bank, "sessions": SESSIONS, "first": FIRST}
+    place = {**state.place, "sessions": SESSIONS, "first": FIRST}
     named = {row[0] for row in await fetch_rows(connection, SPEAKERS, place)}
     return named | {one for one in state.speakers if one.lower() not in ROLES}

@@ -63,7 +63,7 @@ async def read_pending_facts(connection: AsyncConnection, state: RecallState) ->
     # A fact has no role and no tags: a question that filters by them asks for no fact.
     if FACT_KIND not in query.kinds or query.roles or query.tags:
         return UnstoredUnits()
-    place = {"host": state.host, "bank": state.bank}
+    place = state.place
     own = filters.own_session(query, state.bank)
     asked = {**place, "now": state.now}
     found = await read_said_facts(connection, ONE_BANK, asked, state.retention, session=own, user=query.user)

@@ -282,7 +282,7 @@ async def prepare_search(connection: AsyncConnection, state: RecallState) -> boo
     Units written after this may be found by the search, without a promise.
     """
     query, question = state.query, state.question
-    key = {"host": state.host, "bank": state.bank}
+    key = state.place
     state.earlier = await read_as_of(connection, state.host, query, question.rules[0])
     by_name = NAMES not in query.without
     terms = list(question.words)

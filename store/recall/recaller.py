@@ -38,9 +38,7 @@ from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import RerankStep
 from store.recall.settings import RecallSettings
 from store.recall.state import RecallState, StepTimer
-from store.recall.supersession import (
-    put_newer_first,
-)
+from store.recall.supersession import put_newer_first
 from store.recall.time_arm import TimeArm
 from store.recall.told_times import resolve_times
 from store.recall.users import name_users

@@ -14,10 +14,9 @@ from sqlalchemy import Select, bindparam, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import filter_conditions, happened_at
-from store.recall.pool import CandidatePool
 from store.recall.question import Question
 from store.recall.rules import RECENT
-from store.recall.state import ArmResult, RecallState
+from store.recall.state import ArmResult, RecallState, rank_by_scores
 from store.schema import TIME, TURN, UNIT, in_bank
 from store.sql_constants import inline
 
@@ -78,12 +77,9 @@ class RecentArm:
 
     async def find(self, _connection: AsyncConnection, state: RecallState) -> ArmResult:
         """Return the newest messages, the newest first; `prepare_search` has read them."""
-        scores = {unit: score_newness(nth, state.now - at) for nth, (unit, at) in enumerate(state.just_said)}
-
-        def score(pool: CandidatePool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
-
-        return ArmResult(list(scores), [], score)
+        return rank_by_scores(
+            {unit: score_newness(nth, state.now - at) for nth, (unit, at) in enumerate(state.just_said)}
+        )
 
 
 def build_recent_parameters(now: datetime, question: Question) -> Mapping[str, Any]:

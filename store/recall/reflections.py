@@ -180,14 +180,7 @@ async def add_reflections(
     others = [one for one in found if one not in units]
     if not others or state.vector is None or REFLECTIONS in state.query.without:
         return pool
-    arguments = {
-        "host": state.host,
-        "bank": state.bank,
-        "generation": state.generation,
-        "vector": state.vector,
-        "reflections": others,
-        **state.filters,
-    }
+    arguments = {**state.vector_place, "reflections": others, **state.filters}
     speakers = find_named_speakers(state.question, state.speakers)
     named = {one.casefold() for one in speakers if one.lower() not in ROLES}
     found_rows = await fetch_rows(connection, TOLD, arguments)

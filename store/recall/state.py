@@ -67,6 +67,15 @@ class ArmResult:
     score: Callable[[CandidatePool], NDArray[np.float64]]
 
 
+def rank_by_scores(scores: Mapping[UUID, float]) -> ArmResult:
+    """Return the result of an arm that scores the units that it found, best first, and no others."""
+
+    def score(pool: CandidatePool) -> NDArray[np.float64]:
+        return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
+
+    return ArmResult(list(scores), [], score)
+
+
 @dataclass(frozen=True, slots=True)
 class UnstoredUnits:
     """Facts that no worker has written yet, units that ended after the moment of the question, and their words.
@@ -167,6 +176,16 @@ class RecallState:
     nearest: Mapping[UUID, float] = field(default_factory=dict, repr=False)
     degraded: list[str] = field(default_factory=list)
     characters: int = 0
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The bank, as statements take it."""
+        return {"host": self.host, "bank": self.bank}
+
+    @property
+    def vector_place(self) -> dict[str, Any]:
+        """The bank with the question's vector and its generation, as statements take them."""
+        return {**self.place, "generation": self.generation, "vector": self.vector}
 
     def cancel_begun(self) -> None:
         """Cancel the work that was begun on the question, if it is not done."""

@@ -85,11 +85,8 @@ class TimeArm:
             return ArmResult([], [], lambda pool: np.zeros(len(pool)))
         days = split_days(state.times)
         arguments = {
-            "host": state.host,
-            "bank": state.bank,
+            **state.vector_place,
             "of_a_day": OF_A_DAY,
-            "generation": state.generation,
-            "vector": state.vector,
             "begins": [day.begin for day in days],
             "ends": [day.end for day in days],
             "units": UNITS,

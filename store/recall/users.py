@@ -24,7 +24,7 @@ async def name_users(database: Database, state: RecallState, items: list[Recalle
     users = {item.user_id for item in items if item.user_id is not None}
     if not state.query.tells_users or len(users) <= 1:
         return items
-    place = {"host": state.host, "bank": state.bank, "now": state.now}
+    place = {**state.place, "now": state.now}
     async with database.tenant(state.host, ONE_PLAN) as connection:
         names = await read_names(connection, place, sorted(users))
     return [name_speaker(item, names) for item in items]

@@ -14,8 +14,8 @@ from store.text.rules.dates import find_dates
 from store.text.rules.fact_rules import RULES
 from store.text.rules.facts import MINED_ROLE, cut_value
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
+from store.text.rules.retractions import find_unstated
 from store.text.rules.rule import Rule, ValueShape
-from store.text.rules.unstated import find_unstated
 
 #: Most corrections of one message that are read.
 MOST = 4

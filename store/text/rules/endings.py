@@ -16,9 +16,9 @@ from store.text.rules.facts import MINED_ROLE, UNNAMED_SPEAKER
 from store.text.rules.gazetteer import word_list
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan, Tier
 from store.text.rules.pattern_tables import read_pieces, read_table
+from store.text.rules.retractions import find_unstated, takes_back_message_before
 from store.text.rules.rule import HAVE_JUST, any_of, compile_value, drop_apostrophes, stop_at_pictures
 from store.text.rules.statements import is_stated
-from store.text.rules.unstated import find_unstated, takes_back_message_before
 
 #: Most endings of one message that are read.
 MOST = 4

@@ -24,11 +24,11 @@ from store.text.rules.low_names import find_low_employer, find_low_name, find_lo
 from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import cut_list, name_object, split_list
 from store.text.rules.pattern_tables import Patterns
+from store.text.rules.retractions import find_unstated
 from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes, stop_at_pictures
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
-from store.text.rules.unstated import find_unstated
 from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
 
 _PATTERN = Patterns("fact_patterns", SPACE=SPACE)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from store.text.rules.addresses import mask_spans
 from store.text.rules.gazetteer import word_list
 from store.text.rules.pattern_tables import Patterns
+from store.text.rules.retractions import find_unstated
 from store.text.rules.rule import SPACE
 from store.text.rules.statements import is_stated
-from store.text.rules.unstated import find_unstated
 from store.text.rules.vocabulary import (
     everyday_words,
     is_family_name,

@@ -8,7 +8,7 @@ import pytest
 from store.text.rules import MessageText
 from store.text.rules.endings import find_endings
 from store.text.rules.facts import find_facts
-from store.text.rules.unstated import find_repeated
+from store.text.rules.repeated import find_repeated
 from tests.figures import FIGURE
 from tests.growth import grows_with_its_text
 from tests.tables import each_row

@@ -1,17 +1,9 @@
-"""Finds what a message does not state: what it only repeats, and what it takes back. Pure.
+"""Finds what a message only repeats: quotations, code, logs, diffs, mail, lines of other people, and texts to work on.
 
-Repeated are quotations, code, logs, diffs, mail, lines of other people, and texts to work on. Such text is no statement
-of the message's author. Every pattern is bounded or anchored at a line, so that the time is in proportion to the text.
-
-A joke or a withdrawal takes back what stands before it ("I live in Rome. Just kidding."): in its sentence, else the
-sentence before. A joke with nothing before it reaches to the end of its sentence ("Just kidding, I live in Rome"),
-unless what follows is said to be so ("Just kidding, actually I live in Rome"). At the beginning of a message they take
-back the message before (`endings.py`). A denial ("Not really") needs something before it: at the beginning it answers a
-question.
+Such text is no statement of the message's author. Every pattern is bounded or anchored at a line, so that the time is
+in proportion to the text.
 """
 
-import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -194,45 +186,3 @@ def _opened_texts(text: str, lines: Sequence[_Line], author: str) -> Iterator[Sp
             stop = _PATTERN.paragraph_end.search(text, said.start() if said else found.end())
             at = stop.start() if stop else whole
             yield begin, at
-
-
-_TAKEN_BACK = Patterns("retraction_patterns")
-
-
-def find_unstated(text: str, author: str | None) -> list[tuple[int, int]]:
-    """Return the spans of what a message only repeats, or takes back."""
-    return [*find_repeated(text, author), *find_taken_back(text)]
-
-
-def find_taken_back(text: str) -> list[tuple[int, int]]:
-    """Return the spans of what a message takes back of itself, with the words that do. Linear in the text."""
-    if not _TAKEN_BACK.signs.search(text):
-        return []
-    found = [
-        one
-        for pattern in (_TAKEN_BACK.taken_back, _TAKEN_BACK.at_end, _TAKEN_BACK.at_beginning)
-        for one in pattern.finditer(text)
-    ]
-    ends = [one.span() for one in _TAKEN_BACK.sentence_end.finditer(text)] if found else []
-    return [span for one in found if (span := _find_span(text, one, ends)) is not None]
-
-
-def takes_back_message_before(text: str) -> tuple[int, int] | None:
-    """Return the span of the joke or withdrawal that a message begins with, which is about the message before."""
-    found = _TAKEN_BACK.taken_back.match(text) or _TAKEN_BACK.at_beginning.match(text)
-    is_one = found is not None and (found["joke"] or found.groupdict().get("withdrawal"))
-    return found.span("said") if found and is_one else None
-
-
-def _find_span(text: str, found: re.Match[str], ends: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return what a phrase takes back, with the phrase; None where it takes back nothing of this text."""
-    start, end = found.span("said")
-    after = bisect_left(ends, (start, 0))
-    for before in range(after, max(-1, after - 3), -1):
-        begin = ends[before - 1][1] if before else 0
-        if _TAKEN_BACK.word.search(text, begin, start):
-            return begin, end
-    if not found["joke"]:
-        return None
-    stop = ends[after][0] if after < len(ends) else len(text)
-    return None if _TAKEN_BACK.meant.search(text[end:stop]) else (start, stop)
