@@ -1,6 +1,6 @@
-"""Derives reflections from facts, one for each subject and key and one for each list, and links facts to successors.
+"""Derives reflections from facts, one for each subject and key and one for each list.
 
-Both are events, appended in the transaction that derived them: an existing one is not repeated, and one that its
+They are events, appended in the transaction that derived them: an existing one is not repeated, and one that its
 facts no longer support is ended.
 """
 
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.facts import Identity, identity_columns
 from store.derived.insights import LISTED, Statement, choose_members, derive_insight, derive_list
-from store.derived.temporal_links import read_weights
+from store.derived.temporal_links import build_successor_links
 from store.derived.unit_vectors import ChangedReflection, open_rows
 from store.identity import NamedKind, named_id
 from store.log.append import append_events, order_events
@@ -88,19 +88,6 @@ REFLECTIONS = text("""
                 where e.host_id = :host and e.bank_id = :bank and e.aggregate_key = cast(r.reflection_id as text)
                   and e.event_type = any(cast(:told as text[]))
                 order by e.aggregate_version desc limit 1) e on true""")
-#: The weight of a link from a fact to the one that superseded it.
-SUPERSEDES = 1.0
-LINKS = text("""
-    select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active, l.weight, b.turn_id as later_turn,
-           b.turn_id = a.turn_id as of_one_turn
-      from unnest(cast(:units as uuid[])) t(id),
-           lateral (select l.* from afterturn.agent_memory_link_t l
-                     where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = t.id
-                       and l.link_type = 'temporal' and l.to_unit_id = any(cast(:units as uuid[])) offset 0) l
-      join afterturn.agent_memory_unit_t a
-        on a.host_id = :host and a.bank_id = :bank and a.unit_id = l.from_unit_id
-      join afterturn.agent_memory_unit_t b
-        on b.host_id = :host and b.bank_id = :bank and b.unit_id = l.to_unit_id""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +138,7 @@ async def _consolidate_stated(
         for one, said in stated.items()
     } | await _derive_lists(connection, origin, kinds)
     reflections = await _reflection_events(connection, origin, derived)
-    events = [*reflections.values(), *await _link_events(connection, origin, rows)]
+    events = [*reflections.values(), *await build_successor_links(connection, origin, rows)]
     ordered = order_events(events)
     position = await append_events(connection, origin.host, ordered)
     living = [id_ for id_, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
@@ -216,50 +203,3 @@ def _reflection_event(origin: Origin, id_: UUID, known: Row[Any] | None, derived
 def _is_outdated(known: Row[Any], content: str) -> bool:
     """Return whether a reflection says something else, or the same by a source that has ended or was corrected."""
     return bool(known.content != content or known.lapsed)
-
-
-async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
-    """Return the events that link each fact to the one that superseded it, and to no other of its identity.
-
-    Facts are also linked in the order they were said, whether or not one superseded another: within a turn by
-    extraction, from turn to turn with a lower weight. So the links depend on the facts alone, not on the order in
-    which sessions were read.
-    """
-    if len(rows) <= 1:
-        return []
-    arguments = {"host": origin.host, "bank": origin.bank, "units": [row.unit_id for row in rows]}
-    known = {(row.from_unit_id, row.to_unit_id): row for row in await connection.execute(LINKS, arguments)}
-    wanted = {(row.unit_id, row.superseded_by) for row in rows if row.superseded_by is not None}
-    weights = dict.fromkeys(wanted, SUPERSEDES)
-    loose = {pair: link for pair, link in known.items() if link.active and pair not in wanted and _is_superseding(link)}
-    weights |= {
-        pair: weight
-        for pair, weight in (
-            await read_weights(connection, origin, sorted({link.later_turn for link in loose.values()}))
-        ).items()
-        if pair in loose
-    }
-    changed = [
-        _link_event(origin, pair, known.get(pair), weight)
-        for pair, weight in weights.items()
-        if pair not in known or not known[pair].active or _weighs_otherwise(known[pair], weight)
-    ]
-    return changed + [_link_event(origin, pair, loose[pair], None) for pair in loose.keys() - weights.keys()]
-
-
-def _is_superseding(link: Row[Any]) -> bool:
-    return not link.of_one_turn and link.weight >= SUPERSEDES
-
-
-def _weighs_otherwise(link: Row[Any], weight: float) -> bool:
-    return not link.of_one_turn and link.weight != weight
-
-
-def _link_event(origin: Origin, pair: tuple[UUID, UUID], known: Row[Any] | None, weight: float | None) -> Event:
-    """Return the event that gives the link of a pair this weight, or with None ends it."""
-    kind, told = EventType.LINK_DELETED, dict[str, float]()
-    if weight is not None:
-        kind = EventType.LINK_UPDATED if known is not None and known.active else EventType.LINK_CREATED
-        told = {"weight": weight}
-    version = 1 if known is None else known.aggregate_version + 1
-    return build_version(origin, kind, (*pair, "temporal"), version, **told)
