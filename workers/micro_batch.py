@@ -21,7 +21,8 @@ from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
 from workers.leases import release_claims
-from workers.metrics import MICRO_BATCH, count_outcomes
+from workers.metrics import MICRO_BATCH
+from workers.outcome_counts import count_outcomes
 from workers.stage_traces import trace_work
 
 log = structlog.get_logger(__name__)

@@ -22,7 +22,8 @@ from store.ledger.ledger import Claim, Ledger
 from store.ledger.stages import Stage
 from workers.errors import OutcomeUnrecorded
 from workers.leases import keep_leases, record_lost, release_claims
-from workers.metrics import STAGE_FAILURES, count_outcomes
+from workers.metrics import STAGE_FAILURES
+from workers.outcome_counts import count_outcomes
 from workers.places import PATIENCE_S, Places
 from workers.retry import RetryPolicy, name_failure
 from workers.stage_traces import trace_work
