@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from afterturn_client.contract.health import Readiness
 from sqlalchemy import text
 
 from deploy.observability.disk_space import describe_shortage
 from deploy.observability.health_rules import LedgerSample, find_health_issues
 from deploy.observability.metrics import LedgerCounts
 from deploy.settings import HealthSettings
-from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from store.database import Database
 from store.memory.turn_writes import SIGNATURE
@@ -58,14 +58,14 @@ class ApiHealth:
         The database, and a sentence model that is not installed, make the API fail; the other parts degrade it.
         """
         if wrong := await _probe_in_time(self._database_wrong):
-            return Readiness(failing={"database": wrong})
+            return Readiness.of(failing={"database": wrong})
         if missing := self._missing_model():
-            return Readiness(failing={"embedding": missing})
+            return Readiness.of(failing={"embedding": missing})
         degraded = [f"broker: {wrong}"] if (wrong := await _probe_in_time(self._broker_wrong)) else []
         degraded += [f"{name}: {wrong}" for name, model in self._models.items() if (wrong := model())]
         if short := await asyncio.to_thread(describe_shortage, self._data, self._settings):
             degraded.append(short)
-        return Readiness(degraded=[*degraded, *await self._wrong_work()])
+        return Readiness.of(degraded=[*degraded, *await self._wrong_work()])
 
     async def _database_wrong(self) -> str | None:
         async with self._database.call() as connection:

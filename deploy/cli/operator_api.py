@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -245,7 +245,7 @@ async def _serve(database: Database, stack: Stack, route: tuple[str, str], body:
         answer = _parse_reply(reply)
     except Exception as error:
         wire = error_to_wire(error)
-        code, answer = wire.code, _Answer(wire.status, {"error": describe_error(error)})
+        code, answer = wire.code, _Answer(wire.status, {"error": asdict(describe_error(error))})
         if wire.status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise
     finally:

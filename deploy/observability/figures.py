@@ -77,7 +77,7 @@ class ServiceFigures:
             workers=tuple(workers),
             status=health.status,
             failing=health.failing,
-            reasons=tuple(health.degraded),
+            reasons=tuple(health.reasons),
             alerts=tuple(self._alerts.judge(metrics, read_at, now)),
             unjudged=self._unjudged,
         )

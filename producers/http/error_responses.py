@@ -5,9 +5,9 @@ No message here holds content: our own errors have none, and of any other the an
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
+from afterturn_client.contract.failures import ErrorBody, Failure
 from fastapi import Response
 from starlette.requests import ClientDisconnect
 
@@ -138,8 +138,8 @@ def kind_to_wire(kind: type[Exception]) -> Wire:
     return next((WIRES[one] for one in kind.__mro__ if one in WIRES), INTERNAL)
 
 
-def describe_error(error: Exception) -> dict[str, Any]:
-    """Return the `error` object of a body: code, message, whether to try again, details."""
+def describe_error(error: Exception) -> Failure:
+    """Return what an answer says of a failure."""
     known = error_to_wire(error)
     if known is INTERNAL:
         message = "an unexpected error; the request id leads to its line in the log"
@@ -150,7 +150,7 @@ def describe_error(error: Exception) -> dict[str, Any]:
     else:
         message = str(error) or known.code
     details = dict(getattr(error, "details", None) or {})
-    return {"code": known.code, "message": message, "retryable": known.retryable, "details": details}
+    return Failure(code=known.code, message=message, retryable=known.retryable, details=details)
 
 
 def error_response(error: Exception, request_id: str) -> Response:
@@ -165,10 +165,10 @@ def error_response(error: Exception, request_id: str) -> Response:
 
 def routing_response(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response where no route fits."""
-    body = {"code": ROUTER_CODES.get(status, "BAD_REQUEST"), "message": message, "retryable": False, "details": {}}
-    return _build_response(status, body, request_id, headers or {})
+    failure = Failure(code=ROUTER_CODES.get(status, "BAD_REQUEST"), message=message, retryable=False, details={})
+    return _build_response(status, failure, request_id, headers or {})
 
 
-def _build_response(status: int, error: Mapping[str, Any], request_id: str, headers: Mapping[str, str]) -> Response:
-    body = orjson.dumps({"error": error, "request_id": request_id})
+def _build_response(status: int, error: Failure, request_id: str, headers: Mapping[str, str]) -> Response:
+    body = orjson.dumps(ErrorBody(error=error, request_id=request_id))
     return Response(body, status, dict(headers), media_type="application/json")

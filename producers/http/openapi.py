@@ -1,12 +1,12 @@
 """Describes the API for OpenAPI: the promise of every operation, its callers, bodies, answers and errors.
 
-Bodies are validated by the facade, and answers are shapes of the contract or built by hand: the models of both are
-declared here. `examples.json` has an example of each, which a test holds to what is answered.
+Bodies are validated by the facade, and answers are shapes of the contract: the models of both are declared here.
+`examples.json` has an example of each, which a test holds to what is answered.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cache, reduce
 from http import HTTPStatus
@@ -14,12 +14,13 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
+from afterturn_client.contract.failures import ErrorBody, Failure
 from afterturn_client.contract.shape import Shape
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 from starlette.routing import BaseRoute
 
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
@@ -85,24 +86,6 @@ class CallerClass(StrEnum):
 
 #: Callers whose credential is no key in the header.
 OWN_CREDENTIALS = frozenset({CallerClass.GATEWAY, CallerClass.CONSOLE, CallerClass.BODY_KEYS})
-
-
-class Failure(BaseModel):
-    """What went wrong, for a program and for a person."""
-
-    code: str = Field(
-        description="one of: " + "; ".join(f"`{code}`: {meaning}" for code, meaning in sorted(MEANINGS.items()))
-    )
-    message: str = Field(description="what went wrong, for a person")
-    retryable: bool = Field(description="whether the same request may succeed later")
-    details: dict[str, Any] = Field(description="what the code tells beside it, such as `problems` or a limit")
-
-
-class ErrorBody(WireModel):
-    """Every answer that is no success."""
-
-    error: Failure = Field(description="what went wrong")
-    request_id: str = Field(description="id of the request; it stands in the log, and in the header `x-request-id`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +231,10 @@ def _build_error_responses() -> dict[str, Any]:
 
 def _build_error_response(codes: Mapping[str, Wire]) -> dict[str, Any]:
     first = next(iter(codes.values()))
-    error = {"code": first.code, "message": MEANINGS[first.code], "retryable": first.retryable, "details": {}}
+    error = Failure(code=first.code, message=MEANINGS[first.code], retryable=first.retryable, details={})
     content = {
         "schema": {"$ref": SCHEMA.format(model=ErrorBody.__name__)},
-        "example": {**read_example(ErrorBody), "error": error},
+        "example": {**read_example(ErrorBody), "error": asdict(error)},
     }
     response: dict[str, Any] = {"description": _describe_codes(codes), "content": {JSON: content}}
     if first.status in {HTTPStatus.TOO_MANY_REQUESTS, UNAVAILABLE.status}:
@@ -276,9 +259,13 @@ def _collect_schemas(routes: Iterable[BaseRoute]) -> dict[str, Any]:
     """Return the schemas that the routes' descriptions refer to by name and FastAPI does not know."""
     extras = [route.openapi_extra or {} for route in routes if isinstance(route, APIRoute)]
     bodies = (extra["requestBody"].model for extra in extras if isinstance(extra.get("requestBody"), _RequestBody))
-    shown: list[type[BaseModel]] = [ErrorBody, *dict.fromkeys(bodies)]
-    _, described = models_json_schema([(model, "validation") for model in shown], ref_template=SCHEMA)
-    schemas: dict[str, Any] = dict(described.get("$defs", {}))
+    shown: list[tuple[type, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (one, "validation", TypeAdapter(one)) for one in dict.fromkeys((ErrorBody, *bodies))
+    ]
+    _, described = TypeAdapter.json_schemas(shown, ref_template=SCHEMA)
+    schemas: dict[str, Any] = dict(described["$defs"])
+    meanings = "; ".join(f"`{code}`: {meaning}" for code, meaning in sorted(MEANINGS.items()))
+    schemas[Failure.__name__]["properties"]["code"]["description"] = f"one of: {meanings}"
     for extra in extras:
         if isinstance(parameters := extra.get("parameters"), _QueryParameters):
             schemas |= parameters.schemas

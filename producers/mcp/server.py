@@ -228,8 +228,8 @@ def _describe_failure(error: Exception) -> tuple[dict[str, Any], str | None]:
     internal = known is INTERNAL
     body = {
         "code": CODES.get(known.code, INVALID),
-        "message": "internal error" if internal else told["message"],
-        "retryable": internal or told["retryable"],
+        "message": "internal error" if internal else told.message,
+        "retryable": internal or told.retryable,
     }
     return body, type(error).__name__ if internal or known is UNAVAILABLE else None
 

@@ -26,21 +26,19 @@ from producers.fair_queue import CURRENT, FairQueue, Slot, charge_tenant, weight
 from producers.http.limits import RequestBody, ResponseSender
 from producers.http.middleware import GRANT, METHODS
 from producers.http.request_trace import describe_request, trace_request
-from producers.plugin.bodies import (
-    AS_SENT,
-    Body,
-    ForgetBody,
-    PatchBody,
-    SearchBody,
-    UpsertBody,
-    WriteBody,
-    list_changes,
-    parse_request,
-)
+from producers.plugin.bodies import AS_SENT, Body, list_changes, parse_request
 from producers.plugin.openapi import describe_routes
 from producers.plugin.refusals import Refusal, bad_request, build_refusal
 from producers.plugin.store import PluginStore
-from producers.plugin.wire import VERSION, MemoryWrite, is_namespace
+from producers.plugin.wire import (
+    VERSION,
+    ForgetRequest,
+    MemoryWrite,
+    NamespacePatch,
+    NamespaceUpsert,
+    SearchRequest,
+    is_namespace,
+)
 from producers.service.redacting import Redactor
 from producers.settings import ApiSettings
 from store.authority import Authority, act_as_service, begin_call
@@ -191,14 +189,14 @@ class _PluginRequest:
             case "POST", "v1", "search":
                 return await self._search()
             case "DELETE", "v1", "memories", memory_id:
-                namespace = (await self._read(ForgetBody)).requested_by_namespace
+                namespace = (await self._read(ForgetRequest)).requested_by_namespace
                 return _answer_deletion(await self._store.forget(namespace, _parse_uuid(memory_id)))
             case _, "v1", "namespaces", _:
                 raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
         raise Refusal(404, "not_found", "no such path")
 
     async def _search(self) -> Response:
-        asked = await self._read(SearchBody)
+        asked = await self._read(SearchRequest)
         if len(asked.namespaces) > MOST_NAMESPACES:
             raise bad_request(f"a search reads at most {MOST_NAMESPACES} namespaces")
         found = await self._store.search(asked)
@@ -223,16 +221,16 @@ class _PluginRequest:
     async def _upsert(self, name: str) -> Response:
         if name.startswith(RESERVED):
             raise bad_request(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
-        body = await self._read(UpsertBody)
+        body = await self._read(NamespaceUpsert)
         changes = {field: value for field, value in list_changes(body).items() if value is not None}
         return JSONResponse(_dump_answer(await self._store.upsert_namespace(name, body.kind, self._redact(changes))))
 
     async def _patch(self, name: str) -> Response:
-        changes = self._redact(list_changes(await self._read(PatchBody)))
+        changes = self._redact(list_changes(await self._read(NamespacePatch)))
         return JSONResponse(_dump_answer(await self._store.patch_namespace(name, changes)))
 
     async def _write(self, name: str) -> Response:
-        body = await self._read(WriteBody)
+        body = await self._read(MemoryWrite)
         written = await self._store.write(name, await run_off_loop(len(self._raw), self._redact_write, body))
         return JSONResponse({"id": written.id, "namespace": written.namespace}, 201)
 

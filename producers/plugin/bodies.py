@@ -10,17 +10,10 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from producers.plugin.refusals import bad_request
-from producers.plugin.wire import (
-    Capability,
-    ForgetRequest,
-    MemoryWrite,
-    NamespacePatch,
-    NamespaceUpsert,
-    SearchRequest,
-)
+from producers.plugin.wire import Capability, NamespacePatch, NamespaceUpsert
 from producers.service.bodies import MOST_PROBLEMS
 from producers.service.json_values import limit_json_now
 
@@ -45,36 +38,6 @@ NAMED_PROBLEMS = 10
 Body = TypeVar("Body", bound=BaseModel)
 
 
-class UpsertBody(NamespaceUpsert):
-    """A namespace to create or change; unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class PatchBody(NamespacePatch):
-    """Changes of a namespace; unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class WriteBody(MemoryWrite):
-    """A memory to write; unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class SearchBody(SearchRequest):
-    """A search; unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class ForgetBody(ForgetRequest):
-    """Whose memory is forgotten; unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
 def parse_request(raw: bytes, model: type[Body], capabilities: Collection[Capability | str]) -> Body:
     """Return a body as an object of this model. Raises Refusal, and Invalid for too many values."""
     known = {name for name in model.model_fields if name not in FIELDS or FIELDS[name] in capabilities}
@@ -83,7 +46,7 @@ def parse_request(raw: bytes, model: type[Body], capabilities: Collection[Capabi
     body = {
         name: value
         for name, value in _parse_object(raw, as_sent).items()
-        if name in known and (value is not None or model is PatchBody)
+        if name in known and (value is not None or model is NamespacePatch)
     }
     for name in as_sent:
         if any(isinstance(one, _Rounded) for one in _iterate_leaves(body.get(name))):

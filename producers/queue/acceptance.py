@@ -47,7 +47,7 @@ def reject(error: Exception) -> Rejection:
     """Count and return the rejection of a message for this error; names that its publisher chose are not in it."""
     metrics.QUEUE_MESSAGES.labels("rejected").inc()
     told = describe_error(Invalid(*map(_hide_names, error.problems)) if isinstance(error, Invalid) else error)
-    return Rejection(told["code"], told["message"], told["details"])
+    return Rejection(told.code, told.message, told.details)
 
 
 def _hide_names(problem: FieldProblem) -> FieldProblem:

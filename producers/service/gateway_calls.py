@@ -8,10 +8,11 @@ import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.gateway import SearchResult
 from afterturn_client.message_times import EPOCH
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -36,7 +37,8 @@ from store.memory.turns import NewMessage, NewTurn
 from store.recall.query import Recalled, RecallQuery
 
 CHAT = "chat:"
-CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
+CURRENT_CHAT: Final = "current_chat"
+ALL_USER_MEMORY: Final = "all_user_memory"
 MAX_MESSAGES = 500
 #: Most characters of a prompt that become the question.
 LONGEST_QUESTION = 16_384
@@ -137,54 +139,6 @@ class SearchBody(Scoped):
     top_k: int = Field(8, ge=1, le=100, description="most results")
 
 
-class AddedCount(WireModel):
-    """What became of the messages."""
-
-    message_count: int = Field(description="number of stored messages; blank and recalled ones are left out")
-    status: Literal["accumulated"] = Field(description="always `accumulated`")
-
-
-class AddAnswer(WireModel):
-    """The messages are durable."""
-
-    request_id: str = Field(description="id of the request; it stands in the log")
-    data: AddedCount = Field(description="what became of it")
-
-
-class FlushStatus(WireModel):
-    """Extraction has begun."""
-
-    status: Literal["extracted"] = Field(description="always `extracted`")
-
-
-class FlushAnswer(WireModel):
-    """Nothing was waiting."""
-
-    request_id: str = Field(description="id of the request; it stands in the log")
-    data: FlushStatus = Field(description="what became of it")
-
-
-class SearchResult(WireModel):
-    """One message or fact."""
-
-    id: str = Field(description="id of the message or fact")
-    session_id: str | None = Field(description="session of it; null: it has none")
-    text: str = Field(description="text of it")
-    score: float = Field(description="how well it fits the query")
-    source_scope: Literal["current_chat", "all_user_memory"] = Field(
-        description="whether it is from this conversation or another"
-    )
-    resource_uri: str | None = Field(description="address of its resource; null: it has none")
-
-
-class SearchAnswer(WireModel):
-    """The results of a search."""
-
-    results: list[SearchResult] = Field(description="results, best first")
-    truncated: bool | None = Field(None, description="true where there was no room for all results")
-    note: str | None = Field(None, description="what was left out, and how to ask for less")
-
-
 def shorten_name(name: str, limit: int) -> str:
     """Return a name of at most `limit` bytes: a longer one is its first 64 bytes, `~` and 32 hex of its sha256."""
     return name if len(name.encode()) <= limit else digest_name(name)
@@ -259,17 +213,16 @@ def build_query(body: SearchBody) -> RecallQuery | None:
 def build_answer(body: SearchBody, found: Sequence[Recalled]) -> dict[str, Any]:
     """Return the contract's answer: the best results that fit, and a note if some do not."""
     own = shorten_session_name(CHAT + body.conversation_id)
-    results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND - ROOM_FOR_NOTE
+    results, room = list[SearchResult](), MOST_BYTES - ROOM_AROUND - ROOM_FOR_NOTE
     for item in found:
         here = CURRENT_CHAT in body.scope and item.session_name == own
-        result = {
-            "id": str(item.unit_id),
-            "session_id": item.session_name,
-            "text": item.text,
-            "score": item.score,
-            "source_scope": CURRENT_CHAT if here else ALL_USER_MEMORY,
-            "resource_uri": None,
-        }
+        result = SearchResult(
+            id=str(item.unit_id),
+            session_id=item.session_name,
+            text=item.text,
+            score=item.score,
+            source_scope=CURRENT_CHAT if here else ALL_USER_MEMORY,
+        )
         room -= len(orjson.dumps(result)) + 1
         if room < 0:
             break

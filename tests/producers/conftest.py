@@ -12,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 import redis
+from afterturn_client.contract.health import Readiness
 from dramatiq.brokers.redis import RedisBroker
 from pydantic import SecretStr
 
@@ -23,7 +24,6 @@ from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.http.authentication import Authenticator
-from producers.http.routes.service import Readiness
 from producers.jobs import published_prefix
 from producers.notifications import Notifier
 from producers.queue.dead_letters import DeadLetters
@@ -87,7 +87,7 @@ class Clock:
 class Healthy:
     """What the health check finds, as a test says."""
 
-    found: Readiness = field(default_factory=Readiness)
+    found: Readiness = field(default_factory=Readiness.of)
 
     async def ready(self) -> Readiness:
         return self.found

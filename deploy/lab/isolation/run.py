@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 import redis
+from afterturn_client.contract.health import Readiness
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy.api.plugin_listener import make_store_finder
@@ -22,7 +23,6 @@ from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_iso
 from deploy.lab.removal import remove_hosts
 from deploy.local.stack import Stack
 from producers.http.app import create_app
-from producers.http.routes.service import Readiness
 from producers.notifications import Notifier
 from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.dependencies import ServiceDependencies
@@ -169,7 +169,7 @@ class _NoHealth:
     """A health check that always reports ready, because it is not used."""
 
     async def ready(self) -> Readiness:
-        return Readiness()
+        return Readiness.of()
 
 
 async def _return_no_metrics() -> bytes:

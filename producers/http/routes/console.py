@@ -1,7 +1,9 @@
 """Sessions of the console: a key is shown once, and the browser keeps a session in its place."""
 
-from typing import Annotated, Any, Self, TypeVar
+from dataclasses import asdict
+from typing import Annotated, Self, TypeVar
 
+from afterturn_client.contract.console import ConsoleLink, ConsoleSession, OpenedConsoleSession
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
@@ -13,7 +15,7 @@ from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_body, read_parameters
 from producers.service.bodies import parse_body
 from producers.service.fields import field_error
-from producers.service.wire import Parameters, RequestModel, WireModel
+from producers.service.wire import Parameters, RequestModel
 from store.tenancy.call_audit import NO_HOST
 from store.tenancy.console_sessions import ConsoleSessions, SessionHolder, SessionSecret
 
@@ -43,25 +45,6 @@ class SignInBody(RequestModel):
         return self
 
 
-class SessionAnswer(WireModel):
-    """Who is signed in, and what the session reaches."""
-
-    tenant: str | None = Field(description="name of the tenant; null: only an operator is signed in")
-    label: str | None = Field(description="label of the tenant's key; null: as `tenant`")
-    banks: list[str] | None = Field(description="banks that the key is limited to; null: not limited")
-    user: str | None = Field(description="user that the key is limited to; null: not limited")
-    agent: str | None = Field(description="agent that the key is limited to; null: not limited")
-    write: bool = Field(description="whether the key may change memory")
-    operator: bool = Field(description="whether an operator is signed in: `/api/v1/operator/*` answers")
-    makes_keys: bool = Field(description="whether the operator may make keys of tenants")
-
-
-class SignedInAnswer(SessionAnswer):
-    """A session that was opened."""
-
-    session: str = Field(description="the page's half of the session, for the header `x-console-session`")
-
-
 class ConsoleLinkBody(RequestModel):
     """The keys that a link signs in with."""
 
@@ -70,20 +53,13 @@ class ConsoleLinkBody(RequestModel):
     )
 
 
-class ConsoleLinkAnswer(WireModel):
-    """A one-time link."""
-
-    link: str = Field(description="code of the link; a browser is given it as `/console#link=CODE`")
-    valid_s: int = Field(description="seconds for which it works, once")
-
-
 @router.post(
     "/console/links",
     **describe_route(
         "Create a one-time link into the console",
         "The link opens one session for these keys; the browser never sees the keys themselves.",
         CallerClass.BODY_KEYS,
-        {201: DescribedAnswer("the link works", (ConsoleLinkAnswer,))},
+        {201: DescribedAnswer("the link works", (ConsoleLink,))},
         body=ConsoleLinkBody,
         fails=(Unauthenticated, Invalid, Unavailable),
     ),
@@ -93,7 +69,7 @@ async def create_console_link(request: Request) -> Response:
     code = await _require_sessions(request).create_link(*asked.keys)
     if code is None:
         raise Unauthenticated(KEY_ENDED)
-    return json_response({"link": code, "valid_s": LINK_S}, 201)
+    return json_response(ConsoleLink(link=code, valid_s=LINK_S), 201)
 
 
 @router.post(
@@ -104,7 +80,7 @@ async def create_console_link(request: Request) -> Response:
         "two halves, a cookie (HttpOnly, SameSite=Strict) and "
         "`session`; it ends after 12 hours without a call, and with its key.",
         CallerClass.BODY_KEYS,
-        {201: DescribedAnswer("the session is open", (SignedInAnswer,))},
+        {201: DescribedAnswer("the session is open", (OpenedConsoleSession,))},
         body=SignInBody,
         fails=(Unauthenticated, Invalid, Unavailable),
     ),
@@ -114,8 +90,8 @@ async def create_console_session(request: Request) -> Response:
     secret = await _open_session(sessions, asked, read_session(request))
     if secret is None:
         raise Unauthenticated("this link opens nothing (any more)" if asked.key is None else KEY_ENDED)
-    body = {**await _describe_session(request, sessions, secret), "session": secret.page}
-    response = json_response(body, 201)
+    found = await _describe_session(request, sessions, secret)
+    response = json_response(OpenedConsoleSession(**asdict(found), session=secret.page), 201)
     set_cookie(request, response, secret.cookie)
     return response
 
@@ -126,7 +102,7 @@ async def create_console_session(request: Request) -> Response:
         "Get the console's session",
         "Says who is signed in, and what the session reaches.",
         CallerClass.CONSOLE,
-        {200: DescribedAnswer("the session", (SessionAnswer,))},
+        {200: DescribedAnswer("the session", (ConsoleSession,))},
         query=Parameters,
     ),
 )
@@ -190,7 +166,7 @@ def _require_session(request: Request) -> tuple[ConsoleSessions, SessionSecret]:
     return _require_sessions(request), secret
 
 
-async def _describe_session(request: Request, sessions: ConsoleSessions, secret: SessionSecret) -> dict[str, Any]:
+async def _describe_session(request: Request, sessions: ConsoleSessions, secret: SessionSecret) -> ConsoleSession:
     """Return who is signed in, noted for the audit. Raises Unauthenticated for a session that has ended."""
     grant, operator = await sessions.find_grant(secret), await sessions.find_operator(secret)
     if grant is not None:
@@ -200,13 +176,13 @@ async def _describe_session(request: Request, sessions: ConsoleSessions, secret:
     else:
         raise Unauthenticated(SESSION_ENDED)
     holder = SessionHolder(None, None) if grant is None else await sessions.describe_holder(grant)
-    return {
-        "tenant": holder.tenant,
-        "label": holder.label,
-        "banks": None if grant is None or grant.banks is None else sorted(grant.banks),
-        "user": grant and grant.user,
-        "agent": grant and grant.agent,
-        "write": grant is not None and grant.write,
-        "operator": operator is not None,
-        "makes_keys": operator is not None and operator.makes_keys,
-    }
+    return ConsoleSession(
+        tenant=holder.tenant,
+        label=holder.label,
+        banks=None if grant is None or grant.banks is None else tuple(sorted(grant.banks)),
+        user=None if grant is None else grant.user,
+        agent=None if grant is None else grant.agent,
+        write=grant is not None and grant.write,
+        operator=operator is not None,
+        makes_keys=operator is not None and operator.makes_keys,
+    )

@@ -4,6 +4,7 @@ import hmac
 from dataclasses import replace
 from typing import Any
 
+from afterturn_client.contract.gateway import AddedCount, AddReply, FlushReply, SearchReply
 from fastapi import APIRouter, Request, Response
 
 from producers.errors import Invalid, Unauthenticated
@@ -13,15 +14,7 @@ from producers.http.middleware import REQUEST_ID
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response, read_body
 from producers.service.bodies import parse_body
-from producers.service.gateway_calls import (
-    AddAnswer,
-    AddBody,
-    Credentials,
-    FlushAnswer,
-    FlushBody,
-    SearchAnswer,
-    SearchBody,
-)
+from producers.service.gateway_calls import AddBody, Credentials, FlushBody, SearchBody
 from store.errors import NotFound
 from store.tenancy.keys import Grant
 
@@ -37,7 +30,7 @@ router = APIRouter(prefix="/memories", tags=["gateway"])
         "The messages are durable when this answers; the same message again is remembered once. Where it fails "
         "midway, `details.message_count` says how many are remembered.",
         CallerClass.GATEWAY,
-        {200: DescribedAnswer("the messages are stored", (AddAnswer,))},
+        {200: DescribedAnswer("the messages are stored", (AddReply,))},
         body=AddBody,
         fails=(NotFound, *LIMITED),
     ),
@@ -46,8 +39,7 @@ async def add_messages(request: Request) -> Response:
     value = await read_body(request)
     grant = await _authorise_user(request, value)
     stored = await get_memory(request).intake.add_messages(grant, value)
-    data = {"message_count": stored, "status": "accumulated"}
-    return json_response({"request_id": request.scope[REQUEST_ID], "data": data})
+    return json_response(AddReply(request_id=request.scope[REQUEST_ID], data=AddedCount(message_count=stored)))
 
 
 @router.post(
@@ -56,7 +48,7 @@ async def add_messages(request: Request) -> Response:
         "Flush a session (no effect)",
         "Extraction begins when a message is added. The call exists because gateway clients make it.",
         CallerClass.GATEWAY,
-        {200: DescribedAnswer("nothing was waiting", (FlushAnswer,))},
+        {200: DescribedAnswer("nothing was waiting", (FlushReply,))},
         body=FlushBody,
     ),
 )
@@ -64,7 +56,7 @@ async def flush_session(request: Request) -> Response:
     value = await read_body(request)
     await _authorise_user(request, value)
     parse_body(FlushBody, value)
-    return json_response({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
+    return json_response(FlushReply(request_id=request.scope[REQUEST_ID]))
 
 
 @router.post(
@@ -73,7 +65,7 @@ async def flush_session(request: Request) -> Response:
         "Search memory for a conversation",
         "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
         CallerClass.GATEWAY,
-        {200: DescribedAnswer("the results", (SearchAnswer,))},
+        {200: DescribedAnswer("the results", (SearchReply,))},
         body=SearchBody,
     ),
 )

@@ -1,43 +1,14 @@
 """Health, readiness and metrics. No key is needed."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+from afterturn_client.contract.health import Liveness, Readiness
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from pydantic import Field
 
 from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.requests import json_response
-from producers.service.wire import WireModel
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """`failing`: parts that do not work, with the reason; `degraded`: parts that work with restrictions."""
-
-    failing: Mapping[str, str] = field(default_factory=dict)
-    degraded: Sequence[str] = ()
-
-    @property
-    def status(self) -> str:
-        """One word for it: ready, degraded or failing."""
-        return "failing" if self.failing else "degraded" if self.degraded else "ready"
-
-
-class LiveAnswer(WireModel):
-    """The process is alive."""
-
-    status: Literal["live"] = Field(description="always `live`")
-
-
-class ReadyAnswer(WireModel):
-    """Whether the service can do its work."""
-
-    status: Literal["ready", "degraded", "failing"] = Field(description="whether the service can do its work")
-    failing: dict[str, str] = Field(description="parts that do not work, each with the reason")
-    reasons: list[str] = Field(description="why the service is degraded")
 
 
 class HealthCheck(Protocol):
@@ -61,12 +32,12 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
             "Liveness",
             "Answers while the process is alive; checks nothing else.",
             CallerClass.ANYONE,
-            {200: DescribedAnswer("the process is alive", (LiveAnswer,))},
+            {200: DescribedAnswer("the process is alive", (Liveness,))},
         ),
     )
     async def check_liveness(request: Request) -> Response:
         del request
-        return json_response({"status": "live"})
+        return json_response(Liveness())
 
     @router.get(
         "/health/ready",
@@ -75,16 +46,15 @@ def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
             "Returns failing parts, and why the service is degraded; takes a few seconds at most.",
             CallerClass.ANYONE,
             {
-                200: DescribedAnswer("the service is ready or degraded", (ReadyAnswer,)),
-                503: DescribedAnswer("parts of the service fail", (ReadyAnswer,)),
+                200: DescribedAnswer("the service is ready or degraded", (Readiness,)),
+                503: DescribedAnswer("parts of the service fail", (Readiness,)),
             },
         ),
     )
     async def check_readiness(request: Request) -> Response:
         del request
         found = await health.ready()
-        body = {"status": found.status, "failing": found.failing, "reasons": list(found.degraded)}
-        return json_response(body, 503 if found.failing else 200)
+        return json_response(found, 503 if found.failing else 200)
 
     @router.get(
         "/metrics",

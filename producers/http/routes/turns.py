@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from afterturn_client.contract.lists import TurnPage
-from afterturn_client.contract.receipts import StoredTurn
+from afterturn_client.contract.receipts import BatchReceipt, StoredTurn, TurnRefusal
 from afterturn_client.contract.sessions import TurnPlace
 from afterturn_client.contract.turns import KeptTurn, PreparedTurn, TurnMessage, TurnStatus
 from fastapi import Path, Request, Response
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from producers.http import error_responses
 from producers.http.authentication import HeavyCall, TenantCall
-from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, Failure, describe_route
+from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
 from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankParameters,
@@ -28,7 +28,6 @@ from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, Tur
 from producers.service.intake import TurnResult
 from producers.service.listings import TurnsParameters
 from producers.service.turns import BatchBody, TurnBody
-from producers.service.wire import WireModel
 from producers.turns.requests import AfterTurnBody, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.memory.turns import Appended
@@ -70,19 +69,6 @@ class TurnOrTurnsParameters(TurnsParameters, MessagesParameters):
     turn_id: TurnName | None = Field(
         None, description="the caller's own id of a turn of the session: the answer is that turn, and no page"
     )
-
-
-class RefusedTurn(WireModel):
-    """A refused turn of a batch, with the error; the other turns are not affected."""
-
-    ok: Literal[False] = Field(description="always false")
-    error: Failure = Field(description="why this turn was refused")
-
-
-class BatchAnswer(WireModel):
-    """The results of a batch."""
-
-    results: list[StoredTurn | RefusedTurn] = Field(description="the result of each turn, in the order of the request")
 
 
 @router.post(
@@ -140,12 +126,11 @@ async def complete_turn(call: TenantCall, sent: Any) -> Mapping[str, Any]:
     "the result of each turn",
     access=CallerClass.WRITER,
     body=BatchBody,
-    shape=BatchAnswer,
     fails=LIMITED,
 )
-async def add_turns(call: HeavyCall, sent: Any) -> Mapping[str, Any]:
+async def add_turns(call: HeavyCall, sent: Any) -> BatchReceipt:
     answers = await call.memory.intake.add_turns(call.grant, sent)
-    return {"results": [_describe_result(answer) for answer in answers]}
+    return BatchReceipt(results=tuple(map(_describe_result, answers)))
 
 
 @router.operation(
@@ -217,9 +202,7 @@ def _describe_stored(appended: Appended) -> StoredTurn:
     return StoredTurn(position=appended.position, duplicate=appended.duplicate)
 
 
-def _describe_result(answer: TurnResult) -> StoredTurn | dict[str, Any]:
-    return (
-        _describe_stored(answer)
-        if isinstance(answer, Appended)
-        else {"ok": False, "error": error_responses.describe_error(answer)}
-    )
+def _describe_result(answer: TurnResult) -> StoredTurn | TurnRefusal:
+    if isinstance(answer, Appended):
+        return _describe_stored(answer)
+    return TurnRefusal(error=error_responses.describe_error(answer))

@@ -66,7 +66,7 @@ async def stack(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[Sta
 
 async def test_a_service_whose_parts_all_answer_is_ready(stack: Stack) -> None:
     found = await stack.health.ready()
-    assert (found.status, dict(found.failing), list(found.degraded)) == ("ready", {}, [])
+    assert (found.status, dict(found.failing), list(found.reasons)) == ("ready", {}, [])
 
 
 async def test_without_the_database_it_fails_and_names_no_secret(stack: Stack) -> None:
@@ -103,12 +103,12 @@ async def test_without_redis_or_a_model_it_is_degraded(stack: Stack) -> None:
     stack.model = "the sentence model is being loaded"
     found = await stack.health.ready()
     assert found.status == "degraded"
-    assert [reason.partition(":")[0] for reason in found.degraded] == ["broker", "embedding"]
+    assert [reason.partition(":")[0] for reason in found.reasons] == ["broker", "embedding"]
 
 
 async def test_work_that_is_too_old_degrades(stack: Stack) -> None:
     stack.ledger.oldest_s = stack.settings.oldest_undone_seconds + 1
-    assert (await stack.health.ready()).degraded == ["embedding: the oldest undone work waits for 301 s"]
+    assert (await stack.health.ready()).reasons == ("embedding: the oldest undone work waits for 301 s",)
     stack.settings = HealthSettings(oldest_undone_seconds=3600)
     assert (await stack.health.ready()).status == "ready"
 
@@ -117,9 +117,9 @@ async def test_a_disk_that_is_nearly_full_degrades(stack: Stack, tmp_path: Path)
     stack.data = tmp_path
     (tmp_path / DATABASE).mkdir()
     stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=0)
-    assert (await stack.health.ready()).degraded[0].endswith("MiB are free; below 0 MiB writes are refused")
+    assert (await stack.health.ready()).reasons[0].endswith("MiB are free; below 0 MiB writes are refused")
     stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=1 << 59)
-    assert "MiB are free, writes are refused until" in (await stack.health.ready()).degraded[0]
+    assert "MiB are free, writes are refused until" in (await stack.health.ready()).reasons[0]
 
 
 async def test_a_disk_without_the_database_degrades_and_no_write_is_said_to_be_refused(
@@ -127,13 +127,13 @@ async def test_a_disk_without_the_database_degrades_and_no_write_is_said_to_be_r
 ) -> None:
     stack.data = tmp_path
     stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=1 << 59)
-    assert (await stack.health.ready()).degraded[0].endswith("MiB are free in the data folder")
+    assert (await stack.health.ready()).reasons[0].endswith("MiB are free in the data folder")
 
 
 async def test_quarantine_degrades_while_it_grows(stack: Stack) -> None:
     assert (await stack.health.ready()).status == "ready", "what has been there for long is known"
     stack.ledger.newly_failed = 2
-    assert (await stack.health.ready()).degraded == ["quarantine: 2 more within 10 minutes"]
+    assert (await stack.health.ready()).reasons == ("quarantine: 2 more within 10 minutes",)
     stack.settings = HealthSettings(quarantine_growth=3)
     assert (await stack.health.ready()).status == "ready"
 
@@ -159,7 +159,7 @@ async def test_a_ledger_that_cannot_be_read_degrades(stack: Stack) -> None:
         raise ConnectionRefusedError
 
     found = await counting(stack, refused).ready()
-    assert (found.status, found.degraded) == ("degraded", ["ledger: cannot be read"])
+    assert (found.status, found.reasons) == ("degraded", ("ledger: cannot be read",))
 
 
 async def test_nobody_waits_long_for_a_slow_ledger_and_its_reading_goes_on_for_whoever_asks_next(stack: Stack) -> None:
@@ -173,9 +173,9 @@ async def test_nobody_waits_long_for_a_slow_ledger_and_its_reading_goes_on_for_w
 
     health = counting(stack, slowly)
     found = await asyncio.wait_for(health.ready(), PATIENCE_S)
-    assert (found.status, found.degraded) == ("degraded", ["ledger: does not answer in time"])
+    assert (found.status, found.reasons) == ("degraded", ("ledger: does not answer in time",))
     may_end.set()
-    assert "quarantine: 2 more within 10 minutes" in (await health.ready()).degraded
+    assert "quarantine: 2 more within 10 minutes" in (await health.ready()).reasons
     assert readings == 1
 
 

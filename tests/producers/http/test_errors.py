@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from afterturn_client.contract.health import Readiness
 from pydantic import SecretStr
 from pydantic_core import PydanticCustomError
 from structlog.testing import capture_logs
@@ -17,7 +18,6 @@ from producers.fair_queue import FairQueue
 from producers.host_names import check_host_name
 from producers.http.error_responses import INTERNAL, error_response, error_to_wire
 from producers.http.middleware import CallMiddleware
-from producers.http.routes.service import Readiness
 from producers.settings import ApiSettings, FairnessSettings
 from store.database import Database
 from store.errors import InvalidEvent, MissingParent, RestoredElsewhere, StoreError, VersionGap
@@ -303,19 +303,19 @@ async def test_an_accident_tells_its_kind_and_nothing_else(capsys: pytest.Captur
 @pytest.mark.parametrize(
     "found, status, word",
     [
-        (Readiness(), 200, "ready"),
-        (Readiness(degraded=["broker: does not answer"]), 200, "degraded"),
-        (Readiness(failing={"database": "does not answer"}), 503, "failing"),
+        (Readiness.of(), 200, "ready"),
+        (Readiness.of(degraded=["broker: does not answer"]), 200, "degraded"),
+        (Readiness.of(failing={"database": "does not answer"}), 503, "failing"),
     ],
 )
 async def test_readiness_says_what_is_wrong(world: World, found: Readiness, status: int, word: str) -> None:
     world.health.found = found
     async with world.client() as client:
         reply = await client.get("/health/ready")
-    world.health.found = Readiness()
+    world.health.found = Readiness.of()
     assert (reply.status_code, reply.json()["status"]) == (status, word)
     assert reply.json()["failing"] == dict(found.failing)
-    assert reply.json()["reasons"] == list(found.degraded)
+    assert reply.json()["reasons"] == list(found.reasons)
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/metrics", "/docs", "/openapi.json"])

@@ -1,10 +1,12 @@
 """Receipts of writes. A recall with `position` as its `min_position` shows what was written."""
 
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
 
+from afterturn_client.contract.failures import Failure
 from afterturn_client.contract.knowledge import Directive
-from afterturn_client.contract.shape import Done
+from afterturn_client.contract.shape import Done, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +17,24 @@ class StoredTurn(Done):
     """position of this in the event log: a recall with it as `min_position` shows this"""
     duplicate: bool
     """whether the turn was stored before"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRefusal(Shape):
+    """A refused turn of a batch, with the error; the other turns are not affected."""
+
+    ok: Literal[False] = False
+    """always false"""
+    error: Failure
+    """why this turn was refused"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReceipt(Shape):
+    """The results of a batch."""
+
+    results: tuple[StoredTurn | TurnRefusal, ...]
+    """the result of each turn, in the order of the request"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
