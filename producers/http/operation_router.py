@@ -1,8 +1,9 @@
 """A router whose operations are declared by functions: what they take, and which shape they answer."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, TypeVar, get_type_hints
 
 from afterturn_client.contract.shape import Shape
@@ -13,12 +14,13 @@ from producers.http.requests import json_response, read_body, read_parameters
 from producers.service.wire import WireModel
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Model = type[WireModel] | type[Shape]
 
 
 class OperationRouter(APIRouter):
-    """A router of operations with one success; `access` is that of an operation that names none."""
+    """A router of operations; `access` is that of an operation that names none."""
 
-    def __init__(self, *, prefix: str, tags: list[str], access: CallerClass = CallerClass.READER) -> None:
+    def __init__(self, *, prefix: str = "", tags: list[str], access: CallerClass = CallerClass.READER) -> None:
         super().__init__(prefix=prefix, tags=[*tags])
         self._access = access
 
@@ -27,26 +29,25 @@ class OperationRouter(APIRouter):
         route: str,
         summary: str,
         promise: str,
-        says: str,
+        says: str | Mapping[int, str | DescribedAnswer],
         *,
         access: CallerClass | None = None,
         status: int = 200,
         body: type[WireModel] | None = None,
-        shape: type[WireModel] | type[Shape] | None = None,
+        shape: Model | None = None,
         fails: Kinds = (),
     ) -> Callable[[Handler], Handler]:
         """Add "METHOD /path"; see `describe_route`. The function is given the query as `asked`, the body as `sent`.
 
-        It returns the answer, whose shape its annotation names unless `shape` does, or nothing for 204. `says` is what
-        the answer is.
+        It returns the answer, whose shape its annotation names unless `shape` does, nothing for 204, or a response.
+        `says` is what the answer is; where there are several successes, it is that by status.
         """
         method, _, path = route.partition(" ")
 
         def add(handler: Handler) -> Handler:
             hints, told = get_type_hints(handler), inspect.signature(handler)
-            query, takes_body = hints.get("asked"), "sent" in hints
+            query, takes_body, takes_request = hints.get("asked"), "sent" in hints, "request" in hints
             model = shape or hints["return"]
-            is_empty = model is type(None)
 
             @wraps(handler)
             async def answer(request: Request, **given: Any) -> Response:
@@ -54,17 +55,36 @@ class OperationRouter(APIRouter):
                     given["asked"] = read_parameters(request, query)
                 if takes_body:
                     given["sent"] = await read_body(request)
+                if takes_request:
+                    given["request"] = request
                 found = await handler(**given)
-                return Response(status_code=204) if is_empty else json_response(found, status)
+                if isinstance(found, Response):
+                    return found
+                return Response(status_code=HTTPStatus.NO_CONTENT) if found is None else json_response(found, status)
 
             request = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
-            others = [one for name, one in told.parameters.items() if name not in {"asked", "sent"}]
+            others = [one for name, one in told.parameters.items() if name not in {"asked", "sent", "request"}]
             answer.__signature__ = told.replace(parameters=[*others, request], return_annotation=Response)  # type: ignore[attr-defined]  # FastAPI reads it
-            answers = {204: DescribedAnswer(says)} if is_empty else {status: DescribedAnswer(says, (model,))}
+            only = HTTPStatus.NO_CONTENT.value if model is type(None) else status
             described = describe_route(
-                summary, promise, access or self._access, answers, body=body, query=query, fails=fails
+                summary,
+                promise,
+                access or self._access,
+                _describe_answers({only: says} if isinstance(says, str) else says, model),
+                body=body,
+                query=query,
+                fails=fails,
             )
             self.add_api_route(path, answer, methods=[method], **described)
             return handler
 
         return add
+
+
+def _describe_answers(says: Mapping[int, str | DescribedAnswer], model: Model) -> dict[int, DescribedAnswer]:
+    return {
+        status: one
+        if isinstance(one, DescribedAnswer)
+        else DescribedAnswer(one, () if status == HTTPStatus.NO_CONTENT else (model,))
+        for status, one in says.items()
+    }

@@ -169,7 +169,7 @@ def find_answer_faults(
     components = described["components"]
     answer = operation["responses"].get(status)
     if answer is None:
-        yield "the status is not declared: add it to `answers`, or its error to `fails`, of describe_route"
+        yield "the status is not declared: add it to what the operation says, or its error to `fails`"
         return
     if "$ref" in answer:
         answer = components["responses"][answer["$ref"].rpartition("/")[2]]

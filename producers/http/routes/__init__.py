@@ -1,6 +1,6 @@
 """The routes of the HTTP API: one module for each tag of its description, and of that name.
 
-A route is declared on its handler, which `describe_route` describes. The handler's name is the `operationId`, by which
+A route is declared on its handler by `router.operation`. The handler's name is the `operationId`, by which
 generated clients name their call: verb and object, unique over all modules, and it stays. A name in a path
 (`{bank:name}`) may be any that an interface accepts; some clients and proxies rewrite a path before they send it, `..`
 and `a//b` above all, so what is asked for by a name in the path can be asked for by one in the query, too.

@@ -3,34 +3,30 @@
 from typing import Any
 
 from afterturn_client.contract.banks import BankDetails, BankPage, ChangedBank, MadeBank
-from fastapi import Request, Response
+from fastapi import Response
 
 from producers.http.authentication import HeavyCall, TenantCall
-from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import LIMITED, WRITING, CallerClass
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import BankPlace, PathBank, json_response, read_body
+from producers.http.requests import BankPlace, PathBank, json_response
 from producers.service.banks import BankBody, BankChange, BanksParameters
 from store.errors import NotFound
 
 router = OperationRouter(prefix="/api/v1", tags=["banks"])
 
 
-@router.post(
-    "/banks",
-    **describe_route(
-        "Create a bank of the tenant, an agent or a user",
-        "Idempotent. A bank is also created by its first turn.",
-        CallerClass.WRITER,
-        {
-            201: DescribedAnswer("the bank was created", (MadeBank,)),
-            200: DescribedAnswer("the bank already existed", (MadeBank,)),
-        },
-        body=BankBody,
-        fails=LIMITED,
-    ),
+@router.operation(
+    "POST /banks",
+    "Create a bank of the tenant, an agent or a user",
+    "Idempotent. A bank is also created by its first turn.",
+    {201: "the bank was created", 200: "the bank already existed"},
+    shape=MadeBank,
+    access=CallerClass.WRITER,
+    body=BankBody,
+    fails=LIMITED,
 )
-async def create_bank(request: Request, call: HeavyCall) -> Response:
-    made = await call.memory.create_bank(call.grant, await read_body(request))
+async def create_bank(call: HeavyCall, sent: Any) -> Response:
+    made = await call.memory.create_bank(call.grant, sent)
     return json_response(made, 201 if made.created else 200)
 
 

@@ -4,15 +4,16 @@ from dataclasses import asdict
 from typing import Annotated, Self, TypeVar
 
 from afterturn_client.contract.console import ConsoleLink, ConsoleSession, OpenedConsoleSession
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from producers.errors import Invalid, PermissionDenied, Unauthenticated, Unavailable
 from producers.http.authentication import KEY_ENDED, SESSION_ENDED, OperatorGrant, get_sessions
 from producers.http.console_cookie import clear_cookie, is_from_this_page, read_session, set_cookie
 from producers.http.middleware import CONSOLE, ENTER, GRANT
-from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import json_response, read_body, read_parameters
+from producers.http.openapi import CallerClass
+from producers.http.operation_router import OperationRouter
+from producers.http.requests import json_response, read_body
 from producers.service.bodies import parse_body
 from producers.service.fields import field_error
 from producers.service.wire import Parameters, RequestModel
@@ -29,7 +30,7 @@ LINK_S = 3600
 Key = Annotated[str, Field(max_length=LONGEST)]
 B = TypeVar("B", bound=BaseModel)
 
-router = APIRouter(prefix="/api/v1", tags=["console"])
+router = OperationRouter(prefix="/api/v1", tags=["console"], access=CallerClass.CONSOLE)
 
 
 class SignInBody(RequestModel):
@@ -53,37 +54,36 @@ class ConsoleLinkBody(RequestModel):
     )
 
 
-@router.post(
-    "/console/links",
-    **describe_route(
-        "Create a one-time link into the console",
-        "The link opens one session for these keys; the browser never sees the keys themselves.",
-        CallerClass.BODY_KEYS,
-        {201: DescribedAnswer("the link works", (ConsoleLink,))},
-        body=ConsoleLinkBody,
-        fails=(Unauthenticated, Invalid, Unavailable),
-    ),
+@router.operation(
+    "POST /console/links",
+    "Create a one-time link into the console",
+    "The link opens one session for these keys; the browser never sees the keys themselves.",
+    "the link works",
+    status=201,
+    access=CallerClass.BODY_KEYS,
+    body=ConsoleLinkBody,
+    fails=(Unauthenticated, Invalid, Unavailable),
 )
-async def create_console_link(request: Request) -> Response:
+async def create_console_link(request: Request) -> ConsoleLink:
     asked = await _read_own_body(request, ConsoleLinkBody)
     code = await _require_sessions(request).create_link(*asked.keys)
     if code is None:
         raise Unauthenticated(KEY_ENDED)
-    return json_response(ConsoleLink(link=code, valid_s=LINK_S), 201)
+    return ConsoleLink(link=code, valid_s=LINK_S)
 
 
-@router.post(
-    "/console/session",
-    **describe_route(
-        "Sign in to the console",
-        "Opens a session for a key or a one-time link; a key that is shown with a session is added to it. It is in "
-        "two halves, a cookie (HttpOnly, SameSite=Strict) and "
-        "`session`; it ends after 12 hours without a call, and with its key.",
-        CallerClass.BODY_KEYS,
-        {201: DescribedAnswer("the session is open", (OpenedConsoleSession,))},
-        body=SignInBody,
-        fails=(Unauthenticated, Invalid, Unavailable),
-    ),
+@router.operation(
+    "POST /console/session",
+    "Sign in to the console",
+    "Opens a session for a key or a one-time link; a key that is shown with a session is added to it. It is in "
+    "two halves, a cookie (HttpOnly, SameSite=Strict) and "
+    "`session`; it ends after 12 hours without a call, and with its key.",
+    "the session is open",
+    status=201,
+    shape=OpenedConsoleSession,
+    access=CallerClass.BODY_KEYS,
+    body=SignInBody,
+    fails=(Unauthenticated, Invalid, Unavailable),
 )
 async def create_console_session(request: Request) -> Response:
     asked, sessions = await _read_own_body(request, SignInBody), _require_sessions(request)
@@ -96,33 +96,27 @@ async def create_console_session(request: Request) -> Response:
     return response
 
 
-@router.get(
-    "/console/session",
-    **describe_route(
-        "Get the console's session",
-        "Says who is signed in, and what the session reaches.",
-        CallerClass.CONSOLE,
-        {200: DescribedAnswer("the session", (ConsoleSession,))},
-        query=Parameters,
-    ),
+@router.operation(
+    "GET /console/session",
+    "Get the console's session",
+    "Says who is signed in, and what the session reaches.",
+    "the session",
 )
-async def get_console_session(request: Request) -> Response:
+async def get_console_session(request: Request, asked: Parameters) -> ConsoleSession:
+    del asked
     sessions, secret = _require_session(request)
     await request.scope[ENTER](NO_HOST, WEIGHT)
-    return json_response(await _describe_session(request, sessions, secret))
+    return await _describe_session(request, sessions, secret)
 
 
-@router.delete(
-    "/console/session",
-    **describe_route(
-        "Sign out of the console",
-        "Ends the session; every process refuses it within two seconds.",
-        CallerClass.CONSOLE,
-        {204: DescribedAnswer("the session has ended")},
-        query=Parameters,
-    ),
+@router.operation(
+    "DELETE /console/session",
+    "Sign out of the console",
+    "Ends the session; every process refuses it within two seconds.",
+    {204: "the session has ended"},
 )
-async def delete_console_session(request: Request) -> Response:
+async def delete_console_session(request: Request, asked: Parameters) -> Response:
+    del asked
     sessions, secret = _require_session(request)
     await request.scope[ENTER](NO_HOST, WEIGHT)
     await _describe_session(request, sessions, secret)
@@ -159,7 +153,6 @@ def _require_sessions(request: Request) -> ConsoleSessions:
 
 
 def _require_session(request: Request) -> tuple[ConsoleSessions, SessionSecret]:
-    read_parameters(request, Parameters)
     secret = read_session(request)
     if secret is None:
         raise Unauthenticated(SESSION_ENDED)

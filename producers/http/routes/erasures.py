@@ -1,26 +1,17 @@
 """Erasures: requests and receipts."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from afterturn_client.contract.erasures import ErasurePreview, ErasureReceipt
-from fastapi import Request, Response
+from fastapi import Response
 from pydantic import Field
 
 from producers.http.authentication import TenantCall
-from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import WRITING, CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import (
-    BankParameters,
-    describe_id,
-    json_response,
-    parse_identifier,
-    read_body,
-    read_parameters,
-)
+from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier
 from producers.service.erasures import ErasureBody, describe_receipt
 from producers.service.wire import Parameters
-from store.erasure import Receipt
 from store.errors import IsReflection, NotFound
 
 ERASED = DescribedAnswer("the erasure is complete; its receipt", (ErasureReceipt,))
@@ -31,21 +22,19 @@ ErasureId = Annotated[str, describe_id("the erasure, as its receipt says it")]
 router = OperationRouter(prefix="/api/v1", tags=["erasures"])
 
 
-@router.post(
-    "/erasures",
-    **describe_route(
-        "Erase a unit, session, document, directive, memory, user or bank permanently",
-        "Erases from the log, from every row and from work in progress. An accepted erasure is completed, even if "
-        "processes stop meanwhile. The same request again continues it, with what was written "
-        "since, or finds nothing left to erase.",
-        CallerClass.CHANGER,
-        {200: ERASED, 202: ERASING},
-        body=ErasureBody,
-        fails=(NotFound, IsReflection, *WRITING),
-    ),
+@router.operation(
+    "POST /erasures",
+    "Erase a unit, session, document, directive, memory, user or bank permanently",
+    "Erases from the log, from every row and from work in progress. An accepted erasure is completed, even if "
+    "processes stop meanwhile. The same request again continues it, with what was written "
+    "since, or finds nothing left to erase.",
+    {200: ERASED, 202: ERASING},
+    access=CallerClass.CHANGER,
+    body=ErasureBody,
+    fails=(NotFound, IsReflection, *WRITING),
 )
-async def create_erasure(request: Request, call: TenantCall) -> Response:
-    return answer_receipt(await call.memory.units.erase(call.grant, await read_body(request)))
+async def create_erasure(call: TenantCall, sent: Any) -> Response:
+    return await erase_thing(call, sent)
 
 
 @router.operation(
@@ -62,21 +51,16 @@ async def count_erasure(call: TenantCall, sent: Any) -> ErasurePreview:
     return await call.memory.units.preview_erasure(call.grant, sent)
 
 
-@router.get(
-    "/erasures/{erasure_id}",
-    **describe_route(
-        "Get the receipt of an erasure",
-        "Says how far an erasure has come, and where copies may be that the service does not reach.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the receipt", (ErasureReceipt,))},
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /erasures/{erasure_id}",
+    "Get the receipt of an erasure",
+    "Says how far an erasure has come, and where copies may be that the service does not reach.",
+    "the receipt",
+    fails=(NotFound,),
 )
-async def get_erasure(request: Request, call: TenantCall, erasure_id: ErasureId) -> Response:
-    read_parameters(request, Parameters)
-    return json_response(
-        describe_receipt(await call.memory.units.read_receipt(call.grant, parse_identifier(erasure_id)))
-    )
+async def get_erasure(call: TenantCall, asked: Parameters, erasure_id: ErasureId) -> ErasureReceipt:
+    del asked
+    return describe_receipt(await call.memory.units.read_receipt(call.grant, parse_identifier(erasure_id)))
 
 
 class DeleteParameters(BankParameters):
@@ -85,11 +69,7 @@ class DeleteParameters(BankParameters):
     erase: bool = Field(False, description="whether to erase it from the log, too, for good")
 
 
-async def erase_thing(call: TenantCall, target: Mapping[str, str]) -> Response:
-    """Erase what the body of an erasure names, and answer with the receipt."""
-    return answer_receipt(await call.memory.units.erase(call.grant, target))
-
-
-def answer_receipt(receipt: Receipt) -> Response:
-    """Return the answer to a request: 200 when it is done, 202 when it goes on by itself."""
+async def erase_thing(call: TenantCall, target: Any) -> Response:
+    """Erase what the body of an erasure names; answer 200 with the receipt when it is done, 202 when it goes on."""
+    receipt = await call.memory.units.erase(call.grant, target)
     return json_response(describe_receipt(receipt), 200 if receipt.done else 202)

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import orjson
 from afterturn_client.contract.figures import FigureReport
-from fastapi import Request, Response
+from fastapi import Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from producers.http.authentication import AuthenticatedOperator, OperatorCall
-from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import read_parameters
 from producers.service.fields import Moment, parse_moment
 from producers.service.figures import FigureFeed
 from producers.service.wire import Parameters
@@ -61,21 +60,16 @@ async def get_figures(call: OperatorCall, asked: FiguresParameters) -> FigureRep
     return await call.operations.require_figures().report(asked.after)
 
 
-@router.get(
-    "/figures/stream",
-    **describe_route(
-        "Watch the figures",
-        "Sends them as server-sent events `figures`, whose data is the answer of `GET /api/v1/operator/figures`: first "
-        "with the samples after `Last-Event-ID` (or `after`), then with each new one. The id of an event is the time "
-        "of its newest sample, so any process resumes a stream. It ends with the key.",
-        CallerClass.OPERATOR,
-        {200: DescribedAnswer("the events", text=EXAMPLE, media_type=EVENTS)},
-        query=StreamParameters,
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /figures/stream",
+    "Watch the figures",
+    "Sends them as server-sent events `figures`, whose data is the answer of `GET /api/v1/operator/figures`: first "
+    "with the samples after `Last-Event-ID` (or `after`), then with each new one. The id of an event is the time "
+    "of its newest sample, so any process resumes a stream. It ends with the key.",
+    {200: DescribedAnswer("the events", text=EXAMPLE, media_type=EVENTS)},
+    fails=(NotFound,),
 )
-async def watch_figures(request: Request, call: OperatorCall) -> Response:
-    asked = read_parameters(request, StreamParameters)
+async def watch_figures(request: Request, call: OperatorCall, asked: StreamParameters) -> StreamingResponse:
     after = _read_last_event(request) or asked.after
     events = _write_events(call, call.operations.require_figures(), after, asked.for_s)
     # A proxy that gathered the events would show them when the stream ends.

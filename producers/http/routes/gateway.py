@@ -1,18 +1,19 @@
 """The Memory Gateway's three calls, so that a hybrid agent can point its base URL here."""
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from afterturn_client.contract.gateway import AddedCount, AddReply, FlushReply, SearchReply
-from fastapi import APIRouter, Request, Response
+from afterturn_client.contract.gateway import AddedCount, AddReply, FlushReply, FlushStatus, SearchReply
+from fastapi import Request
 
 from producers.errors import Invalid, Unauthenticated
 from producers.fair_queue import RECALL_WEIGHT
 from producers.http.authentication import get_authenticator, get_memory, wait_for_slot
 from producers.http.middleware import REQUEST_ID
-from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
-from producers.http.requests import json_response, read_body
+from producers.http.openapi import LIMITED, CallerClass
+from producers.http.operation_router import OperationRouter
 from producers.service.bodies import parse_body
 from producers.service.gateway_calls import AddBody, Credentials, FlushBody, SearchBody
 from store.errors import NotFound
@@ -20,59 +21,48 @@ from store.tenancy.keys import Grant
 
 REFUSAL = "these credentials open nothing"
 
-router = APIRouter(prefix="/memories", tags=["gateway"])
+router = OperationRouter(prefix="/memories", tags=["gateway"], access=CallerClass.GATEWAY)
 
 
-@router.post(
-    "/add",
-    **describe_route(
-        "Add messages to a session",
-        "The messages are durable when this answers; the same message again is remembered once. Where it fails "
-        "midway, `details.message_count` says how many are remembered.",
-        CallerClass.GATEWAY,
-        {200: DescribedAnswer("the messages are stored", (AddReply,))},
-        body=AddBody,
-        fails=(NotFound, *LIMITED),
-    ),
+@router.operation(
+    "POST /add",
+    "Add messages to a session",
+    "The messages are durable when this answers; the same message again is remembered once. Where it fails "
+    "midway, `details.message_count` says how many are remembered.",
+    "the messages are stored",
+    body=AddBody,
+    fails=(NotFound, *LIMITED),
 )
-async def add_messages(request: Request) -> Response:
-    value = await read_body(request)
-    grant = await _authorise_user(request, value)
-    stored = await get_memory(request).intake.add_messages(grant, value)
-    return json_response(AddReply(request_id=request.scope[REQUEST_ID], data=AddedCount(message_count=stored)))
+async def add_messages(request: Request, sent: Any) -> AddReply:
+    grant = await _authorise_user(request, sent)
+    stored = await get_memory(request).intake.add_messages(grant, sent)
+    return AddReply(request_id=request.scope[REQUEST_ID], data=AddedCount(message_count=stored))
 
 
-@router.post(
-    "/flush",
-    **describe_route(
-        "Flush a session (no effect)",
-        "Extraction begins when a message is added. The call exists because gateway clients make it.",
-        CallerClass.GATEWAY,
-        {200: DescribedAnswer("nothing was waiting", (FlushReply,))},
-        body=FlushBody,
-    ),
+@router.operation(
+    "POST /flush",
+    "Flush a session (no effect)",
+    "Extraction begins when a message is added. The call exists because gateway clients make it.",
+    "nothing was waiting",
+    body=FlushBody,
 )
-async def flush_session(request: Request) -> Response:
-    value = await read_body(request)
-    await _authorise_user(request, value)
-    parse_body(FlushBody, value)
-    return json_response(FlushReply(request_id=request.scope[REQUEST_ID]))
+async def flush_session(request: Request, sent: Any) -> FlushReply:
+    await _authorise_user(request, sent)
+    parse_body(FlushBody, sent)
+    return FlushReply(request_id=request.scope[REQUEST_ID], data=FlushStatus())
 
 
-@router.post(
-    "/search",
-    **describe_route(
-        "Search memory for a conversation",
-        "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
-        CallerClass.GATEWAY,
-        {200: DescribedAnswer("the results", (SearchReply,))},
-        body=SearchBody,
-    ),
+@router.operation(
+    "POST /search",
+    "Search memory for a conversation",
+    "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
+    "the results",
+    body=SearchBody,
+    shape=SearchReply,
 )
-async def search_messages(request: Request) -> Response:
-    value = await read_body(request)
-    grant = await _authorise_user(request, value, RECALL_WEIGHT)
-    return json_response(await get_memory(request).recalls.search_messages(grant, value))
+async def search_messages(request: Request, sent: Any) -> Mapping[str, Any]:
+    grant = await _authorise_user(request, sent, RECALL_WEIGHT)
+    return await get_memory(request).recalls.search_messages(grant, sent)
 
 
 async def _authorise_user(request: Request, value: Any, weight: int | None = None) -> Grant:

@@ -1,24 +1,17 @@
 """Documents, directives, links, reflections, and the profile of a person."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from afterturn_client.contract.banks import DirectiveDetails
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.knowledge import DirectivePage, Document, DocumentPage, ReflectionPage
 from afterturn_client.contract.receipts import DirectiveReceipt, DocumentReceipt, LinkReceipt
-from fastapi import Request, Response
+from fastapi import Response
 
 from producers.http.authentication import TenantCall
-from producers.http.openapi import LIMITED, WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import LIMITED, WRITING, CallerClass
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import (
-    BankParameters,
-    describe_id,
-    json_response,
-    parse_identifier,
-    read_body,
-    read_parameters,
-)
+from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
 from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.paging import BankPageParameters
@@ -32,22 +25,18 @@ DirectiveId = Annotated[str, describe_id("the directive")]
 router = OperationRouter(prefix="/api/v1", tags=["knowledge"])
 
 
-@router.post(
-    "/docs",
-    **describe_route(
-        "Store a document, or register the file of turns",
-        "The document is durable when this answers; the same content again is the same document.",
-        CallerClass.WRITER,
-        {
-            201: DescribedAnswer("the document was stored", (DocumentReceipt,)),
-            200: DescribedAnswer("the document already existed", (DocumentReceipt,)),
-        },
-        body=DocumentBody,
-        fails=LIMITED,
-    ),
+@router.operation(
+    "POST /docs",
+    "Store a document, or register the file of turns",
+    "The document is durable when this answers; the same content again is the same document.",
+    {201: "the document was stored", 200: "the document already existed"},
+    shape=DocumentReceipt,
+    access=CallerClass.WRITER,
+    body=DocumentBody,
+    fails=LIMITED,
 )
-async def add_document(request: Request, call: TenantCall) -> Response:
-    added = await call.memory.knowledge.add_document(call.grant, await read_body(request))
+async def add_document(call: TenantCall, sent: Any) -> Response:
+    added = await call.memory.knowledge.add_document(call.grant, sent)
     return json_response(added, 200 if added.duplicate else 201)
 
 
@@ -69,42 +58,35 @@ async def list_documents(call: TenantCall, asked: BankPageParameters) -> Documen
     return await call.memory.knowledge.list_documents(call.grant, asked)
 
 
-@router.delete(
-    "/docs/{doc_id}",
-    **describe_route(
-        "Forget a document and its units, or erase them permanently",
-        "No read shows the document or its units any more when this answers. `erase` takes them out of the log as "
-        "well, also after they were forgotten, and answers with the receipt.",
-        CallerClass.CHANGER,
-        {204: DescribedAnswer("the document is forgotten"), 200: ERASED, 202: ERASING},
-        query=DeleteParameters,
-        fails=(NotFound, *WRITING),
-    ),
+@router.operation(
+    "DELETE /docs/{doc_id}",
+    "Forget a document and its units, or erase them permanently",
+    "No read shows the document or its units any more when this answers. `erase` takes them out of the log as "
+    "well, also after they were forgotten, and answers with the receipt.",
+    {204: "the document is forgotten", 200: ERASED, 202: ERASING},
+    access=CallerClass.CHANGER,
+    fails=(NotFound, *WRITING),
 )
-async def forget_document(request: Request, call: TenantCall, doc_id: DocumentId) -> Response:
-    asked, doc = read_parameters(request, DeleteParameters), parse_identifier(doc_id)
+async def forget_document(call: TenantCall, asked: DeleteParameters, doc_id: DocumentId) -> Response | None:
+    doc = parse_identifier(doc_id)
     if asked.erase:
         return await erase_thing(call, {"kind": "document", "bank": asked.bank, "doc_id": str(doc)})
     await call.memory.knowledge.forget_document(call.grant, asked.bank, doc)
-    return Response(status_code=204)
+    return None
 
 
-@router.post(
-    "/directives",
-    **describe_route(
-        "Create or change a directive",
-        "Every recall of the bank returns its directives. The name identifies a directive.",
-        CallerClass.CURATOR,
-        {
-            201: DescribedAnswer("the directive was created or changed", (DirectiveReceipt,)),
-            200: DescribedAnswer("the directive is unchanged", (DirectiveReceipt,)),
-        },
-        body=DirectiveBody,
-        fails=LIMITED,
-    ),
+@router.operation(
+    "POST /directives",
+    "Create or change a directive",
+    "Every recall of the bank returns its directives. The name identifies a directive.",
+    {201: "the directive was created or changed", 200: "the directive is unchanged"},
+    shape=DirectiveReceipt,
+    access=CallerClass.CURATOR,
+    body=DirectiveBody,
+    fails=LIMITED,
 )
-async def set_directive(request: Request, call: TenantCall) -> Response:
-    told = await call.memory.knowledge.lay_down(call.grant, await read_body(request))
+async def set_directive(call: TenantCall, sent: Any) -> Response:
+    told = await call.memory.knowledge.lay_down(call.grant, sent)
     return json_response(told, 201 if told.changed else 200)
 
 
@@ -129,42 +111,35 @@ async def get_directive(call: TenantCall, asked: BankParameters, directive_id: D
     return await call.memory.knowledge.directive(call.grant, asked.bank, parse_identifier(directive_id))
 
 
-@router.delete(
-    "/directives/{directive_id}",
-    **describe_route(
-        "Delete a directive, or erase it permanently",
-        "No recall returns the directive any more. `erase` takes its versions out of the log as well, also after it "
-        "was deleted, and answers with the receipt.",
-        CallerClass.CURATOR,
-        {204: DescribedAnswer("the directive is deleted"), 200: ERASED, 202: ERASING},
-        query=DeleteParameters,
-        fails=(NotFound, *WRITING),
-    ),
+@router.operation(
+    "DELETE /directives/{directive_id}",
+    "Delete a directive, or erase it permanently",
+    "No recall returns the directive any more. `erase` takes its versions out of the log as well, also after it "
+    "was deleted, and answers with the receipt.",
+    {204: "the directive is deleted", 200: ERASED, 202: ERASING},
+    access=CallerClass.CURATOR,
+    fails=(NotFound, *WRITING),
 )
-async def delete_directive(request: Request, call: TenantCall, directive_id: DirectiveId) -> Response:
-    asked, directive = read_parameters(request, DeleteParameters), parse_identifier(directive_id)
+async def delete_directive(call: TenantCall, asked: DeleteParameters, directive_id: DirectiveId) -> Response | None:
+    directive = parse_identifier(directive_id)
     if asked.erase:
         return await erase_thing(call, {"kind": "directive", "bank": asked.bank, "directive_id": str(directive)})
     await call.memory.knowledge.withdraw(call.grant, asked.bank, directive)
-    return Response(status_code=204)
+    return None
 
 
-@router.post(
-    "/links",
-    **describe_route(
-        "Link two units of a bank",
-        "Idempotent: the same link again changes nothing.",
-        CallerClass.CHANGER,
-        {
-            201: DescribedAnswer("the link was created or changed", (LinkReceipt,)),
-            200: DescribedAnswer("the link is unchanged", (LinkReceipt,)),
-        },
-        body=LinkBody,
-        fails=(NotFound, *LIMITED),
-    ),
+@router.operation(
+    "POST /links",
+    "Link two units of a bank",
+    "Idempotent: the same link again changes nothing.",
+    {201: "the link was created or changed", 200: "the link is unchanged"},
+    shape=LinkReceipt,
+    access=CallerClass.CHANGER,
+    body=LinkBody,
+    fails=(NotFound, *LIMITED),
 )
-async def link_units(request: Request, call: TenantCall) -> Response:
-    told = await call.memory.knowledge.link(call.grant, await read_body(request))
+async def link_units(call: TenantCall, sent: Any) -> Response:
+    told = await call.memory.knowledge.link(call.grant, sent)
     return json_response(told, 201 if told.changed else 200)
 
 

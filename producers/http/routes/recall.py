@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.recall import RecallJob, RecallJobReply, RecallReply
-from fastapi import Request, Response
+from fastapi import Response
 
 from producers.http.authentication import HeavyCall, TenantCall
-from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
 from producers.http.operation_router import OperationRouter
 from producers.http.requests import (
     BankFreshnessParameters,
@@ -17,8 +16,6 @@ from producers.http.requests import (
     describe_id,
     json_response,
     parse_identifier,
-    read_body,
-    read_parameters,
 )
 from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
@@ -32,20 +29,18 @@ JobId = Annotated[str, describe_id("the recall job")]
 router = OperationRouter(prefix="/api/v1", tags=["recall"])
 
 
-@router.post(
-    "/recall",
-    **describe_route(
-        "Recall from a bank",
-        "Returns the best units first, equal scores by `unit_id`, and with a message that is ready for the "
-        "prompt. With `min_position` it waits up to `wait_ms`, then says what it could not show: `met` is false.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the results", (RecallReply,))},
-        body=RecallBody,
-        fails=(PositionBeyondLog,),
-    ),
+@router.operation(
+    "POST /recall",
+    "Recall from a bank",
+    "Returns the best units first, equal scores by `unit_id`, and with a message that is ready for the "
+    "prompt. With `min_position` it waits up to `wait_ms`, then says what it could not show: `met` is false.",
+    "the results",
+    body=RecallBody,
+    shape=RecallReply,
+    fails=(PositionBeyondLog,),
 )
-async def recall_units(request: Request, call: HeavyCall) -> Response:
-    answer = await call.memory.recalls.recall(call.grant, await read_body(request))
+async def recall_units(call: HeavyCall, sent: Any) -> Response:
+    answer = await call.memory.recalls.recall(call.grant, sent)
     return _raw_response(await answer_as_json(answer, MOST_BYTES))
 
 
@@ -62,36 +57,28 @@ async def create_recall_job(call: TenantCall, sent: Any) -> RecallJob:
     return await call.memory.recalls.request_recall(call.grant, sent)
 
 
-@router.get(
-    "/recall/jobs/{job_id}",
-    **describe_route(
-        "Get a recall job",
-        "Waits up to `wait_ms` for the end of the job, then returns its status.",
-        CallerClass.READER,
-        {200: DescribedAnswer("the job", (RecallJobReply,))},
-        query=WaitParameters,
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /recall/jobs/{job_id}",
+    "Get a recall job",
+    "Waits up to `wait_ms` for the end of the job, then returns its status.",
+    "the job",
+    shape=RecallJobReply,
+    fails=(NotFound,),
 )
-async def get_recall_job(request: Request, call: TenantCall, job_id: JobId) -> Response:
-    wait_ms = read_parameters(request, WaitParameters).wait_ms
-    return _job_response(await call.memory.recalls.recall_job(call.grant, parse_identifier(job_id), wait_ms))
+async def get_recall_job(call: TenantCall, asked: WaitParameters, job_id: JobId) -> Response:
+    return _job_response(await call.memory.recalls.recall_job(call.grant, parse_identifier(job_id), asked.wait_ms))
 
 
-@router.delete(
-    "/recall/jobs/{job_id}",
-    **describe_route(
-        "Delete a recall job",
-        "Deletes the job and its answer.",
-        CallerClass.READER,
-        {204: DescribedAnswer("the job is deleted")},
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "DELETE /recall/jobs/{job_id}",
+    "Delete a recall job",
+    "Deletes the job and its answer.",
+    "the job is deleted",
+    fails=(NotFound,),
 )
-async def delete_recall_job(request: Request, call: TenantCall, job_id: JobId) -> Response:
-    read_parameters(request, Parameters)
+async def delete_recall_job(call: TenantCall, asked: Parameters, job_id: JobId) -> None:
+    del asked
     await call.memory.recalls.cancel_recall(call.grant, parse_identifier(job_id))
-    return Response(status_code=204)
 
 
 @router.operation(

@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from afterturn_client.contract.health import Liveness, Readiness
-from fastapi import APIRouter, Request, Response
+from fastapi import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from producers.http.openapi import CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import CallerClass, DescribedAnswer
+from producers.http.operation_router import OperationRouter
 from producers.http.requests import json_response
 
 
@@ -22,56 +23,42 @@ class HealthCheck(Protocol):
 Metrics = Callable[[], Awaitable[bytes]]
 
 
-def service_routes(health: HealthCheck, metrics: Metrics) -> APIRouter:
+def service_routes(health: HealthCheck, metrics: Metrics) -> OperationRouter:
     """Return the routes of the service itself."""
-    router = APIRouter(tags=["service"])
+    router = OperationRouter(tags=["service"], access=CallerClass.ANYONE)
 
-    @router.get(
-        "/health/live",
-        **describe_route(
-            "Liveness",
-            "Answers while the process is alive; checks nothing else.",
-            CallerClass.ANYONE,
-            {200: DescribedAnswer("the process is alive", (Liveness,))},
-        ),
+    @router.operation(
+        "GET /health/live",
+        "Liveness",
+        "Answers while the process is alive; checks nothing else.",
+        "the process is alive",
     )
-    async def check_liveness(request: Request) -> Response:
-        del request
-        return json_response(Liveness())
+    async def check_liveness() -> Liveness:
+        return Liveness()
 
-    @router.get(
-        "/health/ready",
-        **describe_route(
-            "Readiness",
-            "Returns failing parts, and why the service is degraded; takes a few seconds at most.",
-            CallerClass.ANYONE,
-            {
-                200: DescribedAnswer("the service is ready or degraded", (Readiness,)),
-                503: DescribedAnswer("parts of the service fail", (Readiness,)),
-            },
-        ),
+    @router.operation(
+        "GET /health/ready",
+        "Readiness",
+        "Returns failing parts, and why the service is degraded; takes a few seconds at most.",
+        {200: "the service is ready or degraded", 503: "parts of the service fail"},
+        shape=Readiness,
     )
-    async def check_readiness(request: Request) -> Response:
-        del request
+    async def check_readiness() -> Response:
         found = await health.ready()
         return json_response(found, 503 if found.failing else 200)
 
-    @router.get(
-        "/metrics",
-        **describe_route(
-            "Prometheus metrics",
-            "Metrics of all processes of this service. No label names a tenant, unless `metrics.top_tenants` is set.",
-            CallerClass.ANYONE,
-            {
-                200: DescribedAnswer(
-                    "the metrics",
-                    text='afterturn_http_requests_total{method="POST",route="/api/v1/turns",status="201"} 7.0\n',
-                )
-            },
-        ),
+    @router.operation(
+        "GET /metrics",
+        "Prometheus metrics",
+        "Metrics of all processes of this service. No label names a tenant, unless `metrics.top_tenants` is set.",
+        {
+            200: DescribedAnswer(
+                "the metrics",
+                text='afterturn_http_requests_total{method="POST",route="/api/v1/turns",status="201"} 7.0\n',
+            )
+        },
     )
-    async def get_metrics(request: Request) -> Response:
-        del request
+    async def get_metrics() -> Response:
         return Response(await metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return router

@@ -8,21 +8,14 @@ from afterturn_client.contract.lists import TurnPage
 from afterturn_client.contract.receipts import BatchReceipt, StoredTurn, TurnRefusal
 from afterturn_client.contract.sessions import TurnPlace
 from afterturn_client.contract.turns import KeptTurn, PreparedTurn, TurnMessage, TurnStatus
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 from pydantic import Field
 
 from producers.http import error_responses
 from producers.http.authentication import HeavyCall, TenantCall
-from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import (
-    BankParameters,
-    describe_id,
-    json_response,
-    parse_identifier,
-    read_body,
-    read_parameters,
-)
+from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, TurnName
 from producers.service.intake import TurnResult
@@ -71,23 +64,19 @@ class TurnOrTurnsParameters(TurnsParameters, MessagesParameters):
     )
 
 
-@router.post(
-    "/turns",
-    **describe_route(
-        "Store a completed turn",
-        "The turn is durable, readable and on its way through the stages when this answers. The same turn and body "
-        "again is a duplicate with the first position; another body is refused.",
-        CallerClass.WRITER,
-        {
-            201: DescribedAnswer("the turn was stored", (StoredTurn,)),
-            200: DescribedAnswer("the turn was stored before", (StoredTurn,)),
-        },
-        body=TurnBody,
-        fails=(NotFound, TurnConflict, *LIMITED),
-    ),
+@router.operation(
+    "POST /turns",
+    "Store a completed turn",
+    "The turn is durable, readable and on its way through the stages when this answers. The same turn and body "
+    "again is a duplicate with the first position; another body is refused.",
+    {201: "the turn was stored", 200: "the turn was stored before"},
+    shape=StoredTurn,
+    access=CallerClass.WRITER,
+    body=TurnBody,
+    fails=(NotFound, TurnConflict, *LIMITED),
 )
-async def add_turn(request: Request, call: TenantCall) -> Response:
-    appended = await call.memory.intake.add_turn(call.grant, await read_body(request))
+async def add_turn(call: TenantCall, sent: Any) -> Response:
+    appended = await call.memory.intake.add_turn(call.grant, sent)
     return json_response(_describe_stored(appended), 200 if appended.duplicate else 201)
 
 
@@ -162,22 +151,19 @@ async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the
     return await call.memory.lists.turn_place(call.grant, parse_identifier(turn))
 
 
-@router.get(
-    "/turns",
-    **describe_route(
-        "List a session's turns, or get one turn",
-        "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
-        "in the path, for names that a client or proxy would rewrite there.",
-        CallerClass.READER,
-        {200: DescribedAnswer("a page of turns, or the turn", (TurnPage, TurnStatus))},
-        query=TurnOrTurnsParameters,
-        fails=(NotFound,),
-    ),
+@router.operation(
+    "GET /turns",
+    "List a session's turns, or get one turn",
+    "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
+    "in the path, for names that a client or proxy would rewrite there.",
+    {200: DescribedAnswer("a page of turns, or the turn", (TurnPage, TurnStatus))},
+    fails=(NotFound,),
 )
-async def list_turns(request: Request, call: TenantCall) -> Response:
-    if "turn_id" in request.query_params:
-        return json_response(await _find_turn(call, read_parameters(request, TurnParameters)))
-    return json_response(await call.memory.lists.turns(call.grant, read_parameters(request, TurnsParameters)))
+async def list_turns(call: TenantCall, asked: TurnOrTurnsParameters) -> TurnPage | TurnStatus:
+    given = asked.model_dump(exclude_unset=True)
+    if asked.turn_id is not None:
+        return await _find_turn(call, parse_body(TurnParameters, given))
+    return await call.memory.lists.turns(call.grant, parse_body(TurnsParameters, given))
 
 
 async def _find_turn(call: TenantCall, asked: TurnParameters) -> TurnStatus:

@@ -5,21 +5,15 @@ from typing import Annotated, Any
 from afterturn_client.contract.erasures import ErasureReceipt
 from afterturn_client.contract.receipts import CorrectionReceipt, ForgottenReceipt
 from afterturn_client.contract.units import Unit
-from fastapi import Request, Response
+from fastapi import Response
 from pydantic import Field
 
 from producers.errors import TooSlow
 from producers.http.authentication import TenantCall
-from producers.http.openapi import WRITING, CallerClass, DescribedAnswer, describe_route
+from producers.http.openapi import WRITING, CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import (
-    BankParameters,
-    describe_id,
-    json_response,
-    parse_identifier,
-    read_parameters,
-)
-from producers.http.routes.erasures import ERASING, answer_receipt
+from producers.http.requests import BankParameters, describe_id, parse_identifier
+from producers.http.routes.erasures import ERASING, erase_thing
 from producers.service.units import CorrectionBody
 from store.errors import ConcurrencyError, IsReflection, NotFound
 
@@ -91,34 +85,26 @@ async def unpin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -
     return await call.memory.units.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=False)
 
 
-@router.delete(
-    "/units/{unit_id}",
-    **describe_route(
-        "Forget a unit, or erase it permanently",
-        "No read shows the unit any more when this answers, nor the facts drawn from it that nothing else says "
-        "(`with_facts=false` keeps those). A message that states a forgotten fact stays, and is `former` where a "
-        "recall asks for that fact. `erase` takes the unit out of the log as well, as an erasure does, and answers "
-        "with its receipt.",
-        CallerClass.CHANGER,
-        {
-            204: DescribedAnswer("the unit is forgotten"),
-            200: DescribedAnswer(
-                "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenReceipt, ErasureReceipt)
-            ),
-            202: ERASING,
-        },
-        query=ForgetParameters,
-        fails=(NotFound, IsReflection, *WRITING),
-    ),
+@router.operation(
+    "DELETE /units/{unit_id}",
+    "Forget a unit, or erase it permanently",
+    "No read shows the unit any more when this answers, nor the facts drawn from it that nothing else says "
+    "(`with_facts=false` keeps those). A message that states a forgotten fact stays, and is `former` where a "
+    "recall asks for that fact. `erase` takes the unit out of the log as well, as an erasure does, and answers "
+    "with its receipt.",
+    {
+        204: "the unit is forgotten",
+        200: DescribedAnswer(
+            "it is forgotten (`with_facts=true`), or it is erased (`erase`)", (ForgottenReceipt, ErasureReceipt)
+        ),
+        202: ERASING,
+    },
+    access=CallerClass.CHANGER,
+    fails=(NotFound, IsReflection, *WRITING),
 )
-async def forget_unit(request: Request, call: TenantCall, unit_id: UnitId) -> Response:
-    asked = read_parameters(request, ForgetParameters)
+async def forget_unit(call: TenantCall, asked: ForgetParameters, unit_id: UnitId) -> Response | ForgottenReceipt | None:
+    unit = parse_identifier(unit_id)
     if asked.erase:
-        unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(parse_identifier(unit_id))}
-        return answer_receipt(await call.memory.units.erase(call.grant, unit))
-    done = await call.memory.units.forget(
-        call.grant, asked.bank, parse_identifier(unit_id), with_facts=asked.with_facts is not False
-    )
-    if not asked.with_facts:
-        return Response(status_code=204)
-    return json_response(done)
+        return await erase_thing(call, {"kind": "unit", "bank": asked.bank, "unit_id": str(unit)})
+    done = await call.memory.units.forget(call.grant, asked.bank, unit, with_facts=asked.with_facts is not False)
+    return done if asked.with_facts else None

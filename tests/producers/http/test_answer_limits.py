@@ -108,7 +108,7 @@ def test_a_gateway_client_is_answered_with_the_best_results_that_have_room() -> 
     told = answer["results"]
     assert answer["truncated"] is True
     assert "5 of 8 results" in answer["note"]
-    assert [one["id"] for one in told] == [str(item.unit_id) for item in found[:5]]
+    assert [one.id for one in told] == [str(item.unit_id) for item in found[:5]]
     assert len(orjson.dumps(answer)) <= MOST_BYTES
     assert build_answer(body, found[:2]) == {"results": told[:2]}
 

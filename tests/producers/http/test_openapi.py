@@ -46,7 +46,7 @@ NOT_CALLED = {
         for thing in ("units/{unit_id}", "docs/{doc_id}", "directives/{directive_id}", "memories/{memory_id}")
     },
 }
-HOW = "in producers/http: see describe_route in openapi.py"
+HOW = "in producers/http: see operation_router.py"
 #: What an operation does, the first word of its id.
 WORDS = (
     "add build change check compare complete correct count create delete drain flush forget get link list pin prepare "

@@ -40,7 +40,7 @@ class FlushReply(Shape):
 
     request_id: str
     """id of the request; it stands in the log"""
-    data: FlushStatus = FlushStatus()
+    data: FlushStatus
     """what became of it"""
 
 
