@@ -6,7 +6,7 @@ import typer
 
 from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import print_json
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from store.text.word_rules import AUTO, NONE, supported_languages
 
 LANGUAGES = ", ".join((AUTO, NONE, *supported_languages()))
@@ -32,8 +32,7 @@ def language_command(
     as_json: JsonOption = False,
 ) -> None:
     """Change a bank's language."""
-    stack = find_running_stack(data)
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank) as client:
         done = client.set_language(language)
     if as_json:
         print_json({"ok": True, "bank": done.bank, "language": done.language, "settled": done.settled})

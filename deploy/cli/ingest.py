@@ -19,7 +19,7 @@ from deploy.cli.entry_point import INTERRUPTED
 from deploy.cli.ingest_sources import DocumentFile, SourceRegistrar, derive_title
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from deploy.cli.text_encoding import read_as_utf8
 from deploy.cli.turn_sender import PATIENCE_S, SentCounts, ServiceUnresponsive, TurnSender
 from deploy.ingest_formats.chat import SessionChoice
@@ -90,10 +90,7 @@ def ingest_command(
     with local_times_of(_read_zone(zone)), _open_source(file) as stream:
         recorded = _read_beginning(began)
         found = form or _detect_format(file, stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # each stream has it
-        with (
-            create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client,
-            exit_on_api_error(stack),
-        ):
+        with open_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client:
             path = Path("stdin" if file == "-" else file)
             if found is Format.DOCUMENT:
                 _ingest_document(client, DocumentFile(stream, derive_title(path), bank), patience, as_json=as_json)

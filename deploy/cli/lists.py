@@ -1,9 +1,7 @@
 """`afterturn banks|sessions|turns|users list|show`: what a key can read, page by page, over HTTP."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,7 +12,7 @@ from deploy.cli import name_arguments
 from deploy.cli.existence import BANKS_SEARCHED, describe_missing
 from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, exit_with, print_fields, print_rows
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from deploy.cli.user_names import parse_user_id, resolve_user
 from deploy.notices import print_notice
 
@@ -56,7 +54,7 @@ def list_banks(
 
     **Example:** `afterturn banks list --limit 20`
     """
-    with _open_client(data, "default") as client:
+    with open_client(find_running_stack(data), "default") as client:
         _print_page("banks", client.list_banks(cursor=cursor, limit=limit), as_json=as_json)
 
 
@@ -73,7 +71,7 @@ def show_bank(
 
     **Example:** `afterturn banks show support`
     """
-    with _open_client(data, bank) as client:
+    with open_client(find_running_stack(data), bank) as client:
         found = _find_row(client.list_banks, bank, "bank")
         print_fields({**as_api_json(found), "freshness": as_api_json(client.freshness())}, as_json=as_json)
 
@@ -91,7 +89,7 @@ def list_sessions(
 
     **Example:** `afterturn sessions list --bank support`
     """
-    with _open_client(data, bank) as client:
+    with open_client(find_running_stack(data), bank) as client:
         page = client.list_sessions(cursor=cursor, limit=limit)
         require_bank(client, bank, found=bool(page.rows or page.cursor))
         _print_page("sessions", page, as_json=as_json)
@@ -105,7 +103,7 @@ def show_session(
 
     **Example:** `afterturn sessions show monday --bank support`
     """
-    with _open_client(data, bank) as client:
+    with open_client(find_running_stack(data), bank) as client:
         found = _find_row(client.list_sessions, session, "session_id")
         print_fields(as_api_json(found), as_json=as_json)
 
@@ -124,7 +122,7 @@ def list_turns(
 
     **Example:** `afterturn turns list monday --bank support`
     """
-    with _open_client(data, bank) as client:
+    with open_client(find_running_stack(data), bank) as client:
         page = client.list_turns(session, cursor=cursor, limit=limit)
         require_bank(client, bank, found=bool(page.rows or page.cursor))
         if not page.rows and cursor is None:
@@ -147,7 +145,7 @@ def show_turn(
 
     **Example:** `afterturn turns show monday 1 --bank support`
     """
-    with _open_client(data, bank) as client:
+    with open_client(find_running_stack(data), bank) as client:
         print_fields(as_api_json(client.turn_status(session, turn)), as_json=as_json)
 
 
@@ -172,7 +170,7 @@ def list_units(
 
     **Example:** `afterturn units list --bank support --origin extraction`
     """
-    with _open_client(data, bank) as client:
+    with open_client(find_running_stack(data), bank) as client:
         chosen = {"doc_id": doc, "user_id": user and resolve_user(client, user)}
         page = client.list_units(cursor=cursor, limit=limit, origin=origin and origin.value, **chosen)
         require_bank(client, bank, found=bool(page.rows or page.cursor))
@@ -187,7 +185,7 @@ def list_users(
 
     **Example:** `afterturn users list`
     """
-    with _open_client(data, "default") as client:
+    with open_client(find_running_stack(data), "default") as client:
         _print_page("users", client.list_users(cursor=cursor, limit=limit), as_json=as_json)
 
 
@@ -204,16 +202,8 @@ def show_user(
 
     **Example:** `afterturn users show ana`
     """
-    with _open_client(data, "default") as client:
+    with open_client(find_running_stack(data), "default") as client:
         print_fields(as_api_json(_find_row(client.list_users, user, "name", "user")), as_json=as_json)
-
-
-@contextmanager
-def _open_client(data: Path | None, bank: str) -> Iterator[Afterturn]:
-    """Yield a client of the running stack; an API error ends the command with one line."""
-    stack = find_running_stack(data)
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
-        yield client
 
 
 def _find_row(read: Callable[..., Page[Any]], value: str, *fields: str) -> Any:

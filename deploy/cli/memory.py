@@ -1,12 +1,12 @@
 """`afterturn memory`: import the folders of the file engine of the memory tools, and compare them with this service."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from afterturn_client import RetryPolicy
+from afterturn_client import Afterturn, RetryPolicy
 
 from deploy.cli.entry_point import INTERRUPTED
 from deploy.cli.file_engine.comparison import Comparer, Comparison
@@ -16,7 +16,7 @@ from deploy.cli.file_engine.records import BadRecord, Place, Record, read_record
 from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import create_console, exit_with, print_json
 from deploy.cli.row_progress import show_progress
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from deploy.cli.turn_sender import PATIENCE_S, ServiceUnresponsive
 from deploy.notices import print_notice, replace_unprintable
 from deploy.tables import ResultTable
@@ -63,13 +63,7 @@ def import_command(
     **Example:** `afterturn memory import ./project --bank project --dry-run`
     """
     sessions = _find_sessions(folder)
-    with ExitStack() as opened:
-        client = None
-        if not dry_run:
-            stack = find_running_stack(data)
-            opened.enter_context(exit_on_api_error(stack))
-            retry = RetryPolicy(pauses_s=())
-            client = opened.enter_context(create_client(stack, bank, timeout_s=TIMEOUT_S, retry=retry))
+    with nullcontext() if dry_run else _open_client(data, bank) as client:
         problems = _Problems(folder)
         run = FolderImport(client, bank, problems.report, _tell_waiting, patience)
         problem, status = _run_until_stopped(lambda advance: run.run(sessions, advance))
@@ -108,13 +102,9 @@ def compare_command(
     """
     sessions = _find_sessions(folder)
     calls = _find_recorded(folder, recorded)
-    stack = find_running_stack(data)
     found, problems = Comparison(), _Problems(folder)
-    with (
-        exit_on_api_error(stack),
-        create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as one,
-    ):
-        comparer = Comparer(one, bank, patience)
+    with _open_client(data, bank) as client:
+        comparer = Comparer(client, bank, patience)
         problem, status = _run_until_stopped(lambda advance: _compare(comparer, sessions, calls, found, advance))
     for bad in found.bad:
         problems.report(bad)
@@ -131,6 +121,11 @@ def compare_command(
     if problem:
         print_notice(f"{problem}: what is shown was compared before")
     raise typer.Exit(status or (0 if told["equal"] else 1))
+
+
+def _open_client(data: Path | None, bank: str) -> AbstractContextManager[Afterturn]:
+    """Return a client of the running stack that leaves repeating to the command."""
+    return open_client(find_running_stack(data), bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=()))
 
 
 def _find_sessions(folder: Path) -> list[SessionFolder]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from deploy.cli.lists import require_bank
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import as_api_json, create_console, exit_with, print_json
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from deploy.cli.user_names import is_known_user, resolve_user
 from deploy.notices import print_notice, replace_unprintable
 
@@ -42,9 +42,8 @@ def profile_command(
     """
     if user is None and name is None:
         raise exit_with("name a person: --user, --name, or both", 2)
-    stack = find_running_stack(data)
     options: ProfileOptions = {"history": history, "limit": limit}
-    with create_client(stack, bank or "default") as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank or "default") as client:
         given = {"user_id": user and resolve_user(client, user), "name": name, "bank": bank, "cursor": cursor}
         options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
         found = client.profile(**options)

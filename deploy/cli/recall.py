@@ -16,7 +16,7 @@ from rich.text import Text
 
 from deploy.cli.options import DataOption, JsonOption
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from deploy.cli.times import parse_time
 from deploy.cli.user_names import resolve_user
 from deploy.notices import replace_unprintable
@@ -145,9 +145,8 @@ def _ask_stack(
     data: Path | None, bank: str, question: str, options: RecallOptions
 ) -> tuple[RecallAnswer, Sequence[str]]:
     """Return the answer and, for an unknown bank, the names most similar to it."""
-    stack = find_running_stack(data)
     patience = PATIENCE_S + options.get("wait_ms", 0) / 1000
-    with create_client(stack, bank, timeout_s=patience) as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank, timeout_s=patience) as client:
         if user := options.get("user_id"):
             options = {**options, "user_id": resolve_user(client, user)}
         found = client.recall(question, **options)

@@ -154,13 +154,21 @@ def read_key(stack: Stack) -> str:
         ) from None
 
 
-def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
-    """Return a client with the stack's own key; exits 2 when there is none."""
+@contextmanager
+def open_client(
+    stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None
+) -> Iterator[Afterturn]:
+    """Yield a client with the stack's own key; exits 2 when there is none.
+
+    An error of the client in the block is a message and an exit status: 2 for a bad request or key, else 1.
+    """
     key = read_key(stack)
     try:
-        return Afterturn(stack.api, key, bank=bank, timeout_s=timeout_s, retry=retry, allow_http=stack.allow_http)
+        client = Afterturn(stack.api, key, bank=bank, timeout_s=timeout_s, retry=retry, allow_http=stack.allow_http)
     except InvalidRequestError as error:
         raise exit_with(f"{stack.api} cannot be called: {error}", 2) from None
+    with client, _exit_on_api_error(stack):
+        yield client
 
 
 def build_database_settings(stack: Stack) -> DatabaseSettings:
@@ -181,8 +189,7 @@ def build_database_settings(stack: Stack) -> DatabaseSettings:
 
 
 @contextmanager
-def exit_on_api_error(stack: Stack) -> Iterator[None]:
-    """Turn the client's errors into a message and an exit status: 2 for a bad request or key, else 1."""
+def _exit_on_api_error(stack: Stack) -> Iterator[None]:
     try:
         yield
     except UnauthenticatedError:

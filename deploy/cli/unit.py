@@ -14,7 +14,7 @@ from rich.text import Text
 from deploy.cli.operator_command import confirm_change
 from deploy.cli.options import DataOption, JsonOption, create_group
 from deploy.cli.output import as_api_json, create_console, print_json
-from deploy.cli.running_stack import create_client, exit_on_api_error, find_running_stack
+from deploy.cli.running_stack import find_running_stack, open_client
 from deploy.notices import print_notice, replace_unprintable
 
 MARGIN = "    "
@@ -40,8 +40,7 @@ def show_command(
 
     **Example:** `afterturn unit show 0b7c… --bank support`
     """
-    stack = find_running_stack(data)
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank) as client:
         unit = client.get_unit(unit_id)
     if as_json:
         print_json(as_api_json(unit))
@@ -67,12 +66,10 @@ def correct_command(
     **Example:** `afterturn unit correct 0b7c… "We fly to Bergen on Friday"`
     """
     content = sys.stdin.read().rstrip("\n") if text == "-" else text
-    stack = find_running_stack(data)
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank) as client:
         done = client.correct_unit(unit_id, content, version=version)
-    told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
     if as_json:
-        print_json({**told, "changed": done.changed, "facts_ended": done.facts_ended})
+        print_json(as_api_json(done))
     elif done.changed:
         print(f"corrected at position {done.position}; {done.facts_ended} facts of the old text ended")
     else:
@@ -96,12 +93,10 @@ def end_command(
     **Example:** `afterturn unit end 0b7c… 2026-12-31T23:00:00Z`
     """
     at = None if ends == "never" else _parse_end(ends)
-    stack = find_running_stack(data)
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank) as client:
         done = client.end_unit(unit_id, at, version=version)
     if as_json:
-        told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
-        print_json({**told, "changed": done.changed, "facts_ended": done.facts_ended})
+        print_json(as_api_json(done))
     else:
         state = "never ends" if at is None else f"ends at {at.isoformat()}"
         print(f"it {state}" if done.changed else f"it {state} already; nothing was changed")
@@ -142,8 +137,7 @@ def unpin_command(
 
 
 def _set_pinned(unit_id: str, bank: str, data: Path | None, *, pinned: bool, as_json: bool) -> None:
-    stack = find_running_stack(data)
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
+    with open_client(find_running_stack(data), bank) as client:
         done = client.pin_unit(unit_id, pinned=pinned)
     if as_json:
         told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
@@ -177,7 +171,7 @@ def forget_command(
     stack = find_running_stack(data)
     if not yes:
         confirm_change(f"Unit {unit_id} would be forgotten.", "--yes, or look with `afterturn unit show` first.")
-    with create_client(stack, bank) as client, exit_on_api_error(stack):
+    with open_client(stack, bank) as client:
         left = 0 if with_facts else len(client.get_unit(unit_id).facts)
         facts = client.delete_unit(unit_id, with_facts=with_facts)
     if as_json:

@@ -1,5 +1,6 @@
 """Lists and single reads of entities, their mentions, pairs that occur together, and links between units."""
 
+from functools import partial
 from uuid import UUID
 
 from afterturn_client.contract.graph import (
@@ -52,26 +53,14 @@ class LinksParameters(BankPageParameters):
     unit_id: UUID | None = Field(None, description="id of a unit: the links from and to it alone")
 
 
-def _entity_place(entity: Entity) -> tuple[object, ...]:
-    return (entity.entity_id,)
-
-
-def _mention_place(mention: Mention) -> tuple[object, ...]:
-    return mention.unit_id, mention.entity_id
-
-
-def _pair_place(pair: Cooccurrence) -> tuple[object, ...]:
-    return pair.entity_id_1, pair.entity_id_2
-
-
-def _link_place(link: UnitLink) -> tuple[object, ...]:
-    return link.from_unit_id, link.to_unit_id, link.link_type
-
-
-ENTITIES: ListOrder[Entity] = ListOrder("entities", _entity_place, (UUID,))
-MENTIONS: ListOrder[Mention] = ListOrder("mentions", _mention_place, (UUID, UUID))
-COOCCURRENCES: ListOrder[Cooccurrence] = ListOrder("cooccurrences", _pair_place, (UUID, UUID))
-LINKS: ListOrder[UnitLink] = ListOrder("links", _link_place, (UUID, UUID, read_name))
+ENTITIES: ListOrder[Entity] = ListOrder("entities", lambda one: (one.entity_id,), (UUID,))
+MENTIONS: ListOrder[Mention] = ListOrder("mentions", lambda one: (one.unit_id, one.entity_id), (UUID, UUID))
+COOCCURRENCES: ListOrder[Cooccurrence] = ListOrder(
+    "cooccurrences", lambda one: (one.entity_id_1, one.entity_id_2), (UUID, UUID)
+)
+LINKS: ListOrder[UnitLink] = ListOrder(
+    "links", lambda one: (one.from_unit_id, one.to_unit_id, one.link_type), (UUID, UUID, read_name)
+)
 
 
 class GraphLists:
@@ -84,10 +73,8 @@ class GraphLists:
     async def entities(self, grant: Grant, asked: BankPageParameters) -> EntityPage:
         """Return a page of a bank's entities. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
-        place = ENTITIES.open(grant.host_id, bank, asked.cursor)
-        found = await self._graph.entities(grant.host_id, bank, place, asked.limit + 1)
-        page = ENTITIES.close(grant.host_id, bank, found, asked.limit)
-        return EntityPage(entities=tuple(page.rows), **page.describe_end())
+        find = partial(self._graph.entities, grant.host_id, bank)
+        return await ENTITIES.read_page(EntityPage, grant.host_id, bank, asked, find)
 
     async def entity(self, grant: Grant, bank: str, entity: UUID) -> Entity:
         """Return one entity. Raises NotFound, PermissionDenied."""
@@ -97,21 +84,15 @@ class GraphLists:
         """Return a page of mentions. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         scope = f"{bank}\0{asked.unit_id}\0{asked.entity_id}"
-        place = MENTIONS.open(grant.host_id, scope, asked.cursor)
-        found = await self._graph.mentions(
-            grant.host_id, bank, place, asked.limit + 1, unit=asked.unit_id, entity=asked.entity_id
-        )
-        page = MENTIONS.close(grant.host_id, scope, found, asked.limit)
-        return MentionPage(mentions=tuple(page.rows), **page.describe_end())
+        find = partial(self._graph.mentions, grant.host_id, bank, unit=asked.unit_id, entity=asked.entity_id)
+        return await MENTIONS.read_page(MentionPage, grant.host_id, scope, asked, find)
 
     async def cooccurrences(self, grant: Grant, asked: CooccurrencesParameters) -> CooccurrencePage:
         """Return a page of pairs of entities. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         scope = f"{bank}\0{asked.entity_id}"
-        place = COOCCURRENCES.open(grant.host_id, scope, asked.cursor)
-        found = await self._graph.cooccurrences(grant.host_id, bank, place, asked.limit + 1, entity=asked.entity_id)
-        page = COOCCURRENCES.close(grant.host_id, scope, found, asked.limit)
-        return CooccurrencePage(cooccurrences=tuple(page.rows), **page.describe_end())
+        find = partial(self._graph.cooccurrences, grant.host_id, bank, entity=asked.entity_id)
+        return await COOCCURRENCES.read_page(CooccurrencePage, grant.host_id, scope, asked, find)
 
     async def neighbourhood(self, grant: Grant, asked: NeighbourhoodParameters) -> Neighbourhood:
         """Return an entity and those around it. Raises Invalid, NotFound, PermissionDenied."""
@@ -124,10 +105,8 @@ class GraphLists:
         """Return a page of links between units. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
         scope = f"{bank}\0{asked.unit_id}"
-        place = LINKS.open(grant.host_id, scope, asked.cursor)
-        found = await self._graph.links(grant.host_id, bank, place, asked.limit + 1, unit=asked.unit_id)
-        page = LINKS.close(grant.host_id, scope, found, asked.limit)
-        return LinkPage(links=tuple(page.rows), **page.describe_end())
+        find = partial(self._graph.links, grant.host_id, bank, unit=asked.unit_id)
+        return await LINKS.read_page(LinkPage, grant.host_id, scope, asked, find)
 
     async def link(self, grant: Grant, bank: str, first: UUID, second: UUID, kind: str) -> UnitLink:
         """Return one link. Raises NotFound, PermissionDenied."""

@@ -95,21 +95,15 @@ class LinkBody(_BankBody):
         return self
 
 
-def _document_place(document: Document) -> tuple[object, ...]:
-    return document.updated_at.isoformat(), document.doc_id
-
-
-def _directive_place(directive: Directive) -> tuple[object, ...]:
-    return directive.priority, directive.name, directive.directive_id
-
-
-def _reflection_place(reflection: Reflection) -> tuple[object, ...]:
-    return reflection.updated_at.isoformat(), reflection.reflection_id
-
-
-DOCUMENTS: ListOrder[Document] = ListOrder("docs", _document_place, (parse_zoned, UUID))
-DIRECTIVES: ListOrder[Directive] = ListOrder("directives", _directive_place, (read_priority, read_name, UUID))
-REFLECTIONS: ListOrder[Reflection] = ListOrder("reflections", _reflection_place, (parse_zoned, UUID))
+DOCUMENTS: ListOrder[Document] = ListOrder(
+    "docs", lambda one: (one.updated_at.isoformat(), one.doc_id), (parse_zoned, UUID)
+)
+DIRECTIVES: ListOrder[Directive] = ListOrder(
+    "directives", lambda one: (one.priority, one.name, one.directive_id), (read_priority, read_name, UUID)
+)
+REFLECTIONS: ListOrder[Reflection] = ListOrder(
+    "reflections", lambda one: (one.updated_at.isoformat(), one.reflection_id), (parse_zoned, UUID)
+)
 
 
 class Knowledge:
@@ -224,7 +218,10 @@ class Knowledge:
     async def reflections(self, grant: Grant, asked: BankPageParameters) -> ReflectionPage:
         """Return a page of a bank's reflections. Raises Invalid, PermissionDenied."""
         bank = await self._dependencies.reach(grant, asked.bank)
-        place = REFLECTIONS.open(grant.host_id, bank, asked.cursor)
-        found = await self._curation.reflections(grant.host_id, bank, asked.limit + 1, place)
-        page = REFLECTIONS.close(grant.host_id, bank, found, asked.limit)
-        return ReflectionPage(reflections=tuple(page.rows), **page.describe_end())
+        return await REFLECTIONS.read_page(
+            ReflectionPage,
+            grant.host_id,
+            bank,
+            asked,
+            lambda place, most: self._curation.reflections(grant.host_id, bank, most, place),
+        )

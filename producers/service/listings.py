@@ -85,27 +85,12 @@ def _mask_history(redactor: Redactor, found: SessionDetails) -> SessionDetails:
     return replace(found, history=tuple(masked))
 
 
-def _session_place(session: tuple[UUID, ListedSession]) -> tuple[object, ...]:
-    key, listed = session
-    return listed.last_position, key
-
-
-def _turn_place(turn: tuple[int, ListedTurn]) -> tuple[object, ...]:
-    return turn[:1]
-
-
-def _unit_place(unit: ListedUnit) -> tuple[object, ...]:
-    return (unit.unit_id,)
-
-
-def _user_place(user: ListedUser) -> tuple[object, ...]:
-    return (user.user,)
-
-
-SESSIONS: ListOrder[tuple[UUID, ListedSession]] = ListOrder("sessions", _session_place, (read_position, UUID))
-TURNS: ListOrder[tuple[int, ListedTurn]] = ListOrder("turns", _turn_place, (read_position,))
-UNITS: ListOrder[ListedUnit] = ListOrder("units", _unit_place, (UUID,))
-USERS: ListOrder[ListedUser] = ListOrder("users", _user_place, (UUID,))
+SESSIONS: ListOrder[tuple[UUID, ListedSession]] = ListOrder(
+    "sessions", lambda one: (one[1].last_position, one[0]), (read_position, UUID)
+)
+TURNS: ListOrder[tuple[int, ListedTurn]] = ListOrder("turns", lambda one: one[:1], (read_position,))
+UNITS: ListOrder[ListedUnit] = ListOrder("units", lambda one: (one.unit_id,), (UUID,))
+USERS: ListOrder[ListedUser] = ListOrder("users", lambda one: (one.user,), (UUID,))
 
 
 class Lists:
@@ -163,11 +148,13 @@ class Lists:
         user = None if asked.user_id is None else identity.user_id(grant.host_id, asked.user_id)
         chosen = ChosenUnits(asked.origin, asked.doc_id, user)
         scope = bank if chosen == ALL_UNITS else f"{bank}\0{chosen.origin}\0{chosen.doc_id}\0{chosen.user}"
-        place = UNITS.open(grant.host_id, scope, asked.cursor)
-        after = place[0] if place else None
-        found = await self._listings.units(grant.host_id, bank, after, asked.limit + 1, chosen)
-        page = UNITS.close(grant.host_id, scope, found, asked.limit)
-        return UnitPage(units=tuple(page.rows), **page.describe_end())
+        return await UNITS.read_page(
+            UnitPage,
+            grant.host_id,
+            scope,
+            asked,
+            lambda place, most: self._listings.units(grant.host_id, bank, place[0] if place else None, most, chosen),
+        )
 
     async def users(self, grant: Grant, asked: PageParameters) -> UserPage:
         """Return a page of the users that a key reaches: for a user's key, its own user alone. Raises Invalid."""

@@ -143,11 +143,7 @@ class QuotaBody(RequestModel):
     turns_per_minute: int | None = Field(None, ge=0, lt=2**63, description="most turns that are accepted in a minute")
 
 
-def _tenant_place(tenant: Tenant) -> tuple[object, ...]:
-    return (tenant.name,)
-
-
-TENANTS: ListOrder[Tenant] = ListOrder("tenants", _tenant_place, (read_name,))
+TENANTS: ListOrder[Tenant] = ListOrder("tenants", lambda one: (one.name,), (read_name,))
 
 
 class Operations:
@@ -187,10 +183,10 @@ class Operations:
 
     async def tenants(self, asked: PageParameters) -> TenantPage:
         """Return a page of tenants by name. Raises Invalid."""
-        place = TENANTS.open(NO_HOST, "", asked.cursor)
-        found = await Tenants(self._database).list(place[0] if place else "", asked.limit + 1)
-        page = TENANTS.close(NO_HOST, "", found, asked.limit)
-        return TenantPage(tenants=tuple(page.rows), cursor=page.cursor, has_more=page.cursor is not None)
+        known = Tenants(self._database)
+        return await TENANTS.read_page(
+            TenantPage, NO_HOST, "", asked, lambda place, most: known.list(place[0] if place else "", most)
+        )
 
     async def tenant(self, tenant: UUID) -> CountedTenant:
         """Return one tenant. Raises NotFound."""

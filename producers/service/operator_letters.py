@@ -147,7 +147,7 @@ class OperatorLetters:
             NO_HOST, scope, await _ask(lambda: list(islice(found, asked.limit + 1))), asked.limit
         )
         letters = tuple(one.describe(names=names and asked.names) for one in page.rows)
-        return contract.DeadLetterPage(letters=letters, cursor=page.cursor, has_more=page.cursor is not None)
+        return contract.DeadLetterPage(letters=letters, **page.describe_end())
 
     async def count_letters(self, asked: LetterFilter) -> contract.DeadLetterCount:
         """Count the dead letters that match. Raises Invalid."""

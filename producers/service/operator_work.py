@@ -186,7 +186,7 @@ class OperatorWork:
         rows, _ = await self._backlog.rows(chosen, asked.limit + 1)
         page = JOBS.close(NO_HOST, scope, rows, asked.limit)
         jobs = await self._describe_jobs(page.rows, names=names and asked.names)
-        return JobPage(jobs=jobs, cursor=page.cursor, has_more=page.cursor is not None)
+        return JobPage(jobs=jobs, **page.describe_end())
 
     async def count_jobs(self, asked: JobFilter) -> JobCounts:
         """Return the number of rows by status; a status that the filter leaves out is 0. Raises Invalid."""

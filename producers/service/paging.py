@@ -3,12 +3,13 @@
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
 import orjson
+from afterturn_client.contract.shape import Shape
 from pydantic import Field
 
 from producers.errors import FieldProblem, Invalid
@@ -18,6 +19,9 @@ from store.log.storable import check_text
 from store.page_bytes import PageRows
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Shape)
+#: Reads the rows after a place, of which it takes a number at most.
+FindRows = Callable[[tuple[Any, ...] | None, int], Awaitable[Sequence[T]]]
 
 MAX_LISTED = 1000
 #: Most characters of a cursor: one that contains a name of 256 bytes.
@@ -92,6 +96,15 @@ class ListOrder(Generic[T]):
             return Page(found.rows, None)
         values = [self._sign_scope(host, scope), *map(str, self.place(found.rows[-1]))]
         return Page(found.rows, base64.urlsafe_b64encode(orjson.dumps(values)).decode("ascii"))
+
+    async def read_page(self, shape: type[S], host: UUID, scope: str, asked: PageParameters, find: FindRows[T]) -> S:
+        """Return the page that is asked for as its shape, whose field of the rows has the list's name. Raises Invalid.
+
+        `find` takes the place after which the page begins, None at the beginning, and how many rows to read at most.
+        """
+        found = await find(self.open(host, scope, asked.cursor), asked.limit + 1)
+        page = self.close(host, scope, found, asked.limit)
+        return shape(**{self.name: tuple(page.rows)}, **page.describe_end())
 
     def _sign_scope(self, host: UUID, scope: str) -> str:
         return hashlib.sha256(f"{host}\0{self.name}\0{scope}".encode()).hexdigest()[:16]
