@@ -7,7 +7,7 @@ from uuid import UUID
 
 import httpx
 
-from afterturn_client import answers, calls, lifecycle, lists, memories, queries
+from afterturn_client import answers, calls, lifecycle, lists, memories
 from afterturn_client.attempts import make_attempts_blocking
 from afterturn_client.calls import ApiCall, DocumentOptions, ProfileOptions, RecallOptions
 from afterturn_client.closing import Closing
@@ -133,7 +133,9 @@ class Afterturn(Closing):
 
     def list_documents(self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None) -> DocumentPage:
         """List a bank's documents, those written last first; `cursor` is that of the previous page."""
-        return self._run(calls.list_documents(cursor, limit, *self._target.place(bank)))
+        return self._run(
+            self._target.read(DocumentPage, ("docs",), bank, "documents", limit=limit, cursor=cursor or None)
+        )
 
     def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[ListedBank]:
         """List the banks that the key can read, by name; `cursor` is that of the previous page."""
@@ -187,11 +189,11 @@ class Afterturn(Closing):
 
     def list_entities(self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None) -> EntityPage:
         """List a bank's entities by id; `cursor` is that of the previous page."""
-        return self._run(queries.list_entities(self._target.place(bank), cursor, limit))
+        return self._run(self._target.read(EntityPage, ("entities",), bank, cursor=cursor, limit=limit))
 
     def get_entity(self, entity_id: str | UUID, *, bank: str | None = None) -> Entity:
         """Return one entity with its version. Raises NotFoundError."""
-        return self._run(queries.get_entity(self._target.place(bank), entity_id))
+        return self._run(self._target.read(Entity, ("entities", entity_id), bank))
 
     def list_mentions(
         self,
@@ -203,7 +205,11 @@ class Afterturn(Closing):
         bank: str | None = None,
     ) -> MentionPage:
         """List which units mention which entities, those of one unit or entity where it is named."""
-        return self._run(queries.list_mentions(self._target.place(bank), unit_id, entity_id, cursor, limit))
+        return self._run(
+            self._target.read(
+                MentionPage, ("mentions",), bank, unit_id=unit_id, entity_id=entity_id, cursor=cursor, limit=limit
+            )
+        )
 
     def list_cooccurrences(
         self,
@@ -214,7 +220,11 @@ class Afterturn(Closing):
         bank: str | None = None,
     ) -> CooccurrencePage:
         """List pairs of entities that units mention together, those with one entity where it is named."""
-        return self._run(queries.list_cooccurrences(self._target.place(bank), entity_id, cursor, limit))
+        return self._run(
+            self._target.read(
+                CooccurrencePage, ("cooccurrences",), bank, entity_id=entity_id, cursor=cursor, limit=limit
+            )
+        )
 
     def list_links(
         self,
@@ -225,25 +235,25 @@ class Afterturn(Closing):
         bank: str | None = None,
     ) -> LinkPage:
         """List links between units, those from and to one unit where it is named."""
-        return self._run(queries.list_links(self._target.place(bank), unit_id, cursor, limit))
+        return self._run(self._target.read(LinkPage, ("links",), bank, unit_id=unit_id, cursor=cursor, limit=limit))
 
     def get_link(
         self, from_unit_id: str | UUID, to_unit_id: str | UUID, link_type: str, *, bank: str | None = None
     ) -> UnitLink:
         """Return one link with its version. Raises NotFoundError."""
-        return self._run(queries.get_link(self._target.place(bank), from_unit_id, to_unit_id, link_type))
+        return self._run(self._target.read(UnitLink, ("links", from_unit_id, to_unit_id, link_type), bank))
 
     def get_bank(self, *, bank: str | None = None) -> BankDetails:
         """Return a bank with its id, settings and version. Raises NotFoundError."""
-        return self._run(queries.get_bank(self._target.place(bank)))
+        return self._run(self._target.read(BankDetails, ("bank",), bank))
 
     def get_directive(self, directive_id: str | UUID, *, bank: str | None = None) -> DirectiveDetails:
         """Return one directive with its version. Raises NotFoundError."""
-        return self._run(queries.get_directive(self._target.place(bank), directive_id))
+        return self._run(self._target.read(DirectiveDetails, ("directives", directive_id), bank))
 
     def get_session(self, session_id: str, *, messages: int = 40, bank: str | None = None) -> SessionDetails:
         """Return a session with its newest messages, the oldest of them first, masked. Raises NotFoundError."""
-        return self._run(queries.get_session(self._target.place(bank), session_id, messages))
+        return self._run(self._target.read(SessionDetails, ("sessions", session_id), bank, messages=messages))
 
     def run_command(self, action: str, data: Mapping[str, Any], *, key: str | None = None) -> CommandReceipt:
         """Do a command of a portal (`retainAgentMemoryUnit`, ...); when this returns, reads show what it did.
@@ -255,7 +265,7 @@ class Afterturn(Closing):
 
     def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> TurnStatus:
         """Return a turn's status in each stage. Raises NotFoundError."""
-        return self._run(calls.turn_status(session_id, turn_id, *self._target.place(bank)))
+        return self._run(self._target.read(TurnStatus, ("turns", session_id, turn_id), bank, "turn status"))
 
     def recall(self, query: str, **options: Unpack[RecallOptions]) -> answers.RecallAnswer:
         """Search the bank's memory for the query, best results first."""
@@ -280,7 +290,7 @@ class Afterturn(Closing):
 
     def get_unit(self, unit_id: str | UUID, *, bank: str | None = None) -> Unit:
         """Return one unit with its provenance. Raises NotFoundError."""
-        return self._run(calls.get_unit(unit_id, *self._target.place(bank)))
+        return self._run(self._target.read(Unit, ("units", unit_id), bank))
 
     def correct_unit(
         self, unit_id: str | UUID, content: str, *, version: int | None = None, bank: str | None = None

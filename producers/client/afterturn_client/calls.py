@@ -17,11 +17,9 @@ from afterturn_client.arguments import check_metadata, check_text, check_texts
 from afterturn_client.contract.banks import ChangedBank
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
-from afterturn_client.contract.knowledge import DocumentPage
 from afterturn_client.contract.recall import RecallJob
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, ForgottenReceipt
-from afterturn_client.contract.turns import TurnStatus
-from afterturn_client.contract.units import Unit
+from afterturn_client.contract.shape import Shape
 from afterturn_client.errors import ApiError, InvalidAnswerError, InvalidRequestError
 from afterturn_client.reading import Fields, read_shape
 from afterturn_client.reference import FrameForm
@@ -29,6 +27,7 @@ from afterturn_client.refusals import read_error
 from afterturn_client.transport import Reply, Request, encode_json
 from afterturn_client.turns import Moment, NewTurn, format_moment, texts_of, turn_body
 
+S = TypeVar("S", bound=Shape)
 T = TypeVar("T")
 
 _OK = range(200, 300)
@@ -92,6 +91,27 @@ class ApiCall(Generic[T]):
     private: tuple[str, ...] = field(default=(), repr=False)
 
 
+def read(
+    shape: type[S],
+    path: Sequence[str | UUID],
+    place: tuple[str, float],
+    what: str = "",
+    **params: str | int | UUID | None,
+) -> ApiCall[S]:
+    """GET what stands below /api/v1 in a bank: `place` is its name and the time-out in seconds.
+
+    `path` are the segments, `what` names the answer in errors. A parameter of None is left out.
+    """
+    bank, timeout_s = place
+    told = {
+        name: value if isinstance(value, int) else str(value)
+        for name, value in {"bank": bank, **params}.items()
+        if value is not None
+    }
+    request = Request("GET", "/".join(("/api/v1", *map(path_segment, path))), told, timeout_s=timeout_s)
+    return ApiCall(request, partial(read_shape, shape, what=what))
+
+
 def add_turn(turn: NewTurn, bank: str, timeout_s: float) -> ApiCall[answers.TurnReceipt]:
     """POST /api/v1/turns."""
     body = encode_json(turn_body(turn, bank))
@@ -143,20 +163,6 @@ def add_document(
     )
 
 
-def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> ApiCall[DocumentPage]:
-    """GET /api/v1/docs; one page, those written last first."""
-    params: dict[str, str | int] = {"bank": bank, "limit": limit, **({"cursor": cursor} if cursor else {})}
-    request = Request("GET", "/api/v1/docs", params, timeout_s=timeout_s)
-    return ApiCall(request, partial(read_shape, DocumentPage, what="documents"))
-
-
-def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> ApiCall[TurnStatus]:
-    """GET /api/v1/turns/{session_id}/{turn_id}."""
-    path = f"/api/v1/turns/{path_segment(session_id)}/{path_segment(turn_id)}"
-    request = Request("GET", path, {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, partial(read_shape, TurnStatus, what="turn status"))
-
-
 def recall(query: str, options: RecallOptions, timeout_s: float) -> ApiCall[answers.RecallAnswer]:
     """POST /api/v1/recall; the wait the options ask for is added to the time-out."""
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
@@ -191,12 +197,6 @@ def freshness(position: int | None, wait_ms: int, bank: str, timeout_s: float) -
     params = {} if position is None else {"position": position, "wait_ms": wait_ms}
     path = f"/api/v1/banks/{path_segment(bank)}/freshness"
     return ApiCall(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), partial(read_shape, Freshness))
-
-
-def get_unit(unit_id: str | UUID, bank: str, timeout_s: float) -> ApiCall[Unit]:
-    """GET /api/v1/units/{unit_id}."""
-    request = Request("GET", f"/api/v1/units/{path_segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
-    return ApiCall(request, partial(read_shape, Unit))
 
 
 def correct_unit(

@@ -1,6 +1,6 @@
 """The target of a client: URL, key, and the newest position it has written. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar
 from uuid import UUID
@@ -9,7 +9,7 @@ import httpx
 
 from afterturn_client import answers, lifecycle
 from afterturn_client.arguments import check_name, check_seconds, check_text
-from afterturn_client.calls import ApiCall, RecallOptions
+from afterturn_client.calls import ApiCall, RecallOptions, read
 from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, MemoryReceipt
 from afterturn_client.contract.shape import Shape
 from afterturn_client.contract.turns import KeptTurn
@@ -90,6 +90,17 @@ class ServiceTarget:
     def place(self, bank: str | None = None) -> tuple[str, float]:
         """Return the bank that is meant, and the time-out in seconds."""
         return self.name_bank(bank), self.timeout_s
+
+    def read(
+        self,
+        shape: type[S],
+        path: Sequence[str | UUID],
+        bank: str | None,
+        what: str = "",
+        **params: str | int | UUID | None,
+    ) -> ApiCall[S]:
+        """Build the call that reads something of a bank; see `calls.read`."""
+        return read(shape, path, self.place(bank), what, **params)
 
     def list_rows(
         self, kind: ListKind[S], cursor: str | None, limit: int, bank: str | None, **chosen: str | UUID | None

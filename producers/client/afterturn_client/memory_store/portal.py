@@ -7,11 +7,13 @@ from uuid import UUID
 
 import httpx
 
-from afterturn_client import calls, queries
+from afterturn_client import calls
 from afterturn_client.arguments import check_objects, check_text
 from afterturn_client.attempts import make_attempts
 from afterturn_client.calls import ApiCall
 from afterturn_client.commands import run_portal_command
+from afterturn_client.contract.banks import BankDetails
+from afterturn_client.contract.sessions import SessionDetails
 from afterturn_client.errors import ApiError, EventRefusedError, InvalidAnswerError, NotFoundError
 from afterturn_client.memory_store.protocol import (
     MOST_HISTORY,
@@ -72,7 +74,7 @@ class PortalCommandStore:
         named = {name: str(value) for name, value in owners.items() if value is not None}
         await self._command("createAgentMemoryBank", bank, bankName=f"session-{bank}", **named)
         try:
-            await self._run(queries.get_bank((str(bank), self._timeout_s)))
+            await self._run(calls.read(BankDetails, ("bank",), (str(bank), self._timeout_s)))
         except NotFoundError:
             raise MemoryStoreError("the bank is not readable after the portal answered that it is made") from None
 
@@ -107,7 +109,7 @@ class PortalCommandStore:
         """As MemoryStore.read_history; secrets in it are masked."""
         try:
             place = str(bank), self._timeout_s
-            found = await self._run(queries.get_session(place, str(session), MOST_HISTORY))
+            found = await self._run(calls.read(SessionDetails, ("sessions", session), place, messages=MOST_HISTORY))
         except NotFoundError:
             return ()
         return tuple({"role": one.role, "content": one.content} for one in found.history)
