@@ -90,6 +90,13 @@ async def append_new_turns(store: TurnStore, host: UUID, *turns: NewTurn) -> Non
         raise TurnNotAccepted("a turn of the bench was not accepted as new")
 
 
+async def time_new_turns(ground: BenchDatabase, store: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> list[float]:
+    """Append new turns of one session one by one, kept from workers; return the seconds of each."""
+    session, ids = derive_turn_ids(host, turns)
+    async with ground.kept_from_workers(host, [session], ids):
+        return await run_lanes([[partial(append_new_turns, store, host, turn) for turn in turns]])
+
+
 def derive_turn_ids(host: UUID, turns: Sequence[NewTurn]) -> tuple[UUID, list[UUID]]:
     """Return the session id and the turn ids of turns of one session."""
     session = identity.session_id(identity.bank_id(host, turns[0].bank), turns[0].session_name)

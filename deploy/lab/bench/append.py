@@ -13,7 +13,7 @@ from deploy.lab.bench.acknowledgement import AcknowledgementBench
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.history import History
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.measures import BenchOutcome, Measure, MeasureTarget
 from deploy.lab.bench.servers import BenchServers, open_bench_servers
 from deploy.notices import Say
 from store.database import Database
@@ -54,8 +54,7 @@ FULL = AppendSizes(
 async def run(on: BenchServers, say: Say, sizes: AppendSizes) -> BenchOutcome:
     """Run every measurement, one after the other, and remove all data afterwards."""
     async with open_bench_database(on) as here:
-        async with here.owner.connect() as connection:
-            machine = await Machine.read(connection)
+        machine = await here.read_machine()
         # Measured first, because memory that other measurements have freed would hide this one's growth.
         say(f"memory between {sizes.memory_from} and {sizes.memory_to} events")
         measures = [await growth.measure_memory(here, sizes.memory_from, sizes.memory_to)]

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from sqlalchemy import NullPool, TableClause, delete, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from deploy.lab.bench.measures import Machine
 from deploy.lab.bench.servers import BenchServers
 from deploy.lab.removal import tenant_table
 from embeddings.retry import AT_ONCE, Retry
@@ -62,6 +63,11 @@ class BenchDatabase:
             pool_size=connections,
         )
         return Database(settings, begun)
+
+    async def read_machine(self) -> Machine:
+        """Return the machine as the server and the operating system report it."""
+        async with self.owner.connect() as connection:
+            return await Machine.read(connection)
 
     async def new_host(self, database: Database) -> UUID:
         """Create a tenant and return its id."""

@@ -1,17 +1,16 @@
 """Measures whether append time grows with the session, and memory with the number of events."""
 
 import gc
-from functools import partial
 from uuid import UUID
 
 import psutil
 
-from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids
+from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, time_new_turns
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import Measure, MeasureTarget
 from deploy.lab.bench.talk import TurnGenerator
-from deploy.lab.bench.timing import compute_p50_ms, run_lanes
+from deploy.lab.bench.timing import compute_p50_ms
 from store.clock import read_machine_time
 from store.log.bulk import append_bulk
 from store.memory.turns import TurnStore
@@ -35,9 +34,9 @@ async def measure_long_session(ground: BenchDatabase, length: int, rounds: int, 
         long, fresh = [], []
         for n in range(rounds):
             new = TurnGenerator(f"fresh-{n}")
-            await _time_appends(ground, store, host, new, FRESH_TURNS)
-            fresh += await _time_appends(ground, store, host, new, turns)
-            long += await _time_appends(ground, store, host, talk, turns)
+            await time_new_turns(ground, store, host, new.take(FRESH_TURNS))
+            fresh += await time_new_turns(ground, store, host, new.take(turns))
+            long += await time_new_turns(ground, store, host, talk.take(turns))
     finally:
         await database.close()
     return Measure(
@@ -57,15 +56,6 @@ async def _extend_session(
         session, ids = derive_turn_ids(host, turns)
         async with ground.kept_from_workers(host, [session], ids):
             await append_new_turns(store, host, *turns)
-
-
-async def _time_appends(
-    ground: BenchDatabase, store: TurnStore, host: UUID, talk: TurnGenerator, count: int
-) -> list[float]:
-    turns = talk.take(count)
-    session, ids = derive_turn_ids(host, turns)
-    async with ground.kept_from_workers(host, [session], ids):
-        return await run_lanes([[partial(append_new_turns, store, host, turn) for turn in turns]])
 
 
 async def measure_memory(ground: BenchDatabase, first: int, last: int) -> Measure:

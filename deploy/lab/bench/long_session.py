@@ -10,7 +10,7 @@ from uuid import UUID
 
 from deploy.lab.bench.bench_database import BenchDatabase
 from deploy.lab.bench.measures import Measure, MeasureTarget
-from deploy.lab.bench.talk import BANK, TurnGenerator
+from deploy.lab.bench.talk import BANK, TurnGenerator, build_completed_turn
 from deploy.lab.bench.timing import compute_p95_ms, run_lanes
 from producers.service.memory import MemoryFacade
 from producers.service.session_summaries import RuleDigester, Summariser
@@ -133,7 +133,8 @@ class LongSession:
         names = [f"{name}-{nth}" for nth in range(turns)]
         after_turn = self.memory.lifecycle.after_turn
         lane = [
-            partial(after_turn, self.grant, _build_body(turn, words)) for turn, words in zip(names, said, strict=True)
+            partial(after_turn, self.grant, build_completed_turn(BANK, SESSION, turn, words))
+            for turn, words in zip(names, said, strict=True)
         ]
         async with self.here.kept_from_workers(self.grant.host_id, *_list_streams(self.grant.host_id, names)):
             return await run_lanes([lane])
@@ -146,11 +147,3 @@ class NothingListed(Exception):
 def _list_streams(host: UUID, turns: Sequence[str]) -> tuple[list[UUID], list[UUID]]:
     session = identity.session_id(identity.bank_id(host, BANK), SESSION)
     return [session], [identity.turn_id(session, turn) for turn in turns]
-
-
-def _build_body(turn: str, said: list[str]) -> dict[str, Any]:
-    items = [
-        {"type": "message", "role": role, "content": [{"type": f"{side}_text", "text": text}]}
-        for (role, side), text in zip((("user", "input"), ("assistant", "output")), said, strict=True)
-    ]
-    return {"bank": BANK, "session_id": SESSION, "turn_id": turn, "input_items": items[:1], "output_items": items[1:]}

@@ -79,6 +79,10 @@ class Machine:
     pgvector: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return its cores and versions as every benchmark prints them."""
+        return {"cores": self.cores, "postgresql": self.postgresql, "pgvector": self.pgvector}
+
     @classmethod
     async def read(cls, connection: AsyncConnection) -> "Machine":
         """Return the machine as the server and the operating system report it."""
@@ -104,11 +108,10 @@ class BenchOutcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `afterturn bench --json` prints."""
-        machine = self.machine
         return {
-            "machine": {"cores": machine.cores, "postgresql": machine.postgresql, "pgvector": machine.pgvector},
+            "machine": self.machine.as_json(),
             "measures": [measure.as_json() for measure in self.measures],
-            "settings": dict(machine.settings),
+            "settings": dict(self.machine.settings),
             "sizes": dict(self.sizes),
             "parts": {name: _round_figure(figure) for name, figure in self.parts.items()},
         }

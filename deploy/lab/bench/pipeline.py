@@ -15,7 +15,7 @@ from deploy.lab.bench.acknowledgement import append_new_turns
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.http_latency import BUSY_PAUSE_S, QUIET_PAUSE_S, Questions, TurnEndpoint
 from deploy.lab.bench.material import repeat_conversation
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.measures import BenchOutcome, Measure, MeasureTarget
 from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
 from deploy.lab.worker_pause import pause_workers
 from deploy.notices import Say
@@ -104,8 +104,7 @@ class PipelineBench:
 
     async def run(self) -> BenchOutcome:
         """Run every measurement, one after the other."""
-        async with self.here.owner.connect() as connection:
-            machine = await Machine.read(connection)
+        machine = await self.here.read_machine()
         await self.drained(1)
         rounds, floors = [], []
         for nth in range(self.sizes.rounds):

@@ -17,7 +17,7 @@ import httpx
 from sqlalchemy import text
 
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.measures import BenchOutcome, Measure, MeasureTarget
 from deploy.lab.bench.recall.asking import BenchQuestion, NothingRecalled, RecallProbe
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.recall.speed import RecallServers, servers, split_lanes
@@ -81,9 +81,7 @@ FULL = PluginSizes(large=200_000, rounds=200, crowd=1_600)
 async def run(on: RecallServers, say: Say, sizes: PluginSizes) -> BenchOutcome:
     """Fill namespaces, run every measurement, and remove all data afterwards."""
     async with open_bench_database(on.servers) as here, _open_bench(on, here, say, sizes) as bench:
-        async with here.owner.connect() as connection:
-            machine = await Machine.read(connection)
-        return BenchOutcome(machine, await bench.run(), asdict(sizes))
+        return BenchOutcome(await here.read_machine(), await bench.run(), asdict(sizes))
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """Generates the turns of benchmarks: messages between a person and an agent, the same for the same seed."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from store.memory.turns import NewMessage, NewTurn
 
@@ -42,6 +43,16 @@ class TurnGenerator:
     def take(self, count: int) -> list[NewTurn]:
         """Return the next `count` turns."""
         return [next(self) for _ in range(count)]
+
+
+def build_completed_turn(bank: str, session: str, turn: str, said: Sequence[str]) -> dict[str, Any]:
+    """Return the body of after_turn for a turn in which the user and then the agent said this."""
+    items = [
+        {"type": "message", "role": role, "content": [{"type": f"{side}_text", "text": text}]}
+        for (role, side), text in zip((("user", "input"), ("assistant", "output")), said, strict=True)
+    ]
+    named = {"bank": bank, "session_id": session, "turn_id": turn}
+    return {**named, "input_items": items[:1], "output_items": items[1:]}
 
 
 def make_sentence(chance: random.Random) -> str:

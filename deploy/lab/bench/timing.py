@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
 from statistics import median
 
 Action = Callable[[], Awaitable[object]]
@@ -33,3 +34,10 @@ def compute_p50_ms(seconds: Sequence[float]) -> float:
 def compute_p95_ms(seconds: Sequence[float]) -> float:
     """Return the 95th percentile of durations in seconds, in milliseconds."""
     return sorted(seconds)[int(0.95 * (len(seconds) - 1))] * MILLISECONDS
+
+
+def pick_percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least `share` (0 to 1) of the values do not exceed; 0.0 for none."""
+    if not values:
+        return 0.0
+    return sorted(values)[max(0, ceil(share * len(values)) - 1)]

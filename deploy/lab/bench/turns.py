@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle, islice
 from math import inf
-from typing import Any
 from uuid import UUID, uuid4
 
 import redis
@@ -18,11 +17,11 @@ from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.long_session import LongSession
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.measures import BenchOutcome, Measure, MeasureTarget
 from deploy.lab.bench.recall import speed
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallProbe
 from deploy.lab.bench.recall.filling import BankFiller, Phrases, name_person
-from deploy.lab.bench.talk import TurnGenerator
+from deploy.lab.bench.talk import TurnGenerator, build_completed_turn
 from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
 from deploy.lab.demo.data import load_demo
 from deploy.notices import Say
@@ -169,8 +168,7 @@ class TurnBench:
 
     async def run(self, say: Say, sizes: TurnSizes) -> BenchOutcome:
         """Run every measurement."""
-        async with self.here.owner.connect() as connection:
-            machine = await Machine.read(connection)
+        machine = await self.here.read_machine()
         measures = list[Measure]()
         for clients in (1, CLIENTS):
             say(f"before and after a turn beside their floors, {clients} at a time")
@@ -302,7 +300,10 @@ class TurnBench:
         session = identity.session_id(bank, f"asked-{lane}")
         made = self.talks[lane].take(turns)
         names = [identity.turn_id(session, turn.turn_name) for turn in made]
-        bodies = [_body_of(f"asked-{lane}", turn.turn_name, [one.content for one in turn.messages]) for turn in made]
+        bodies = [
+            build_completed_turn(BANK, f"asked-{lane}", turn.turn_name, [one.content for one in turn.messages])
+            for turn in made
+        ]
         return (session, names), [partial(self.memory.lifecycle.after_turn, self.grant, body) for body in bodies]
 
 
@@ -312,15 +313,6 @@ def _list_users(count: int) -> list[str]:
 
 class NoHistory(Exception):
     """A prepared turn lacks its history, so the figures would be meaningless."""
-
-
-def _body_of(session: str, turn: str, said: Sequence[str]) -> dict[str, Any]:
-    items = [
-        {"type": "message", "role": role, "content": [{"type": f"{side}_text", "text": text}]}
-        for (role, side), text in zip((("user", "input"), ("assistant", "output")), said, strict=True)
-    ]
-    place = {"bank": BANK, "session_id": session, "turn_id": turn}
-    return {**place, "input_items": items[:1], "output_items": items[1:]}
 
 
 def _list_streams(ids: Sequence[tuple[UUID, list[UUID]]]) -> tuple[list[UUID], list[UUID]]:

@@ -1,11 +1,11 @@
 """The outcome of a chaos run and its verdict."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deploy.lab.bench.timing import pick_percentile
 from deploy.lab.chaos.counting import TurnOutcomes
 from deploy.lab.chaos.deliveries import DeliveryCounts
 from deploy.lab.chaos.interrupted import FaultEpisode
@@ -103,7 +103,7 @@ class ChaosOutcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints: the specified keys, then their components."""
-        recoveries = sorted(one.recovery_s for one in self.felt if one.recovery_s is not None)
+        recoveries = [one.recovery_s for one in self.felt if one.recovery_s is not None]
         return {
             "accepted": self.turns - self.unanswered,
             "done": len(self.endings.done),
@@ -113,8 +113,8 @@ class ChaosOutcome:
             "out_of_order": self.deliveries.out_of_order + self.extracted_out_of_order,
             "gateway_sent_twice": self.deliveries.sent_twice,
             "gateway_unknown": len(self.endings.unknown),
-            "recovery_p50_s": _pick_percentile(recoveries, 0.50),
-            "recovery_p99_s": _pick_percentile(recoveries, 0.99),
+            "recovery_p50_s": pick_percentile(recoveries, 0.50),
+            "recovery_p99_s": pick_percentile(recoveries, 0.99),
             "tables_equal": all(one.equal for one in self.tables),
             "faults": dict(sorted(Counter(one.kind for one in self.felt).items())),
             "seconds": round(self.seconds, 1),
@@ -172,11 +172,6 @@ FIGURES = (
     *("accepted", "done", "dead", "lost", "applied_twice", "out_of_order", "gateway_sent_twice", "gateway_unknown"),
     *("documents", "documents_lost", "directives", "directives_lost"),
 )
-
-
-def _pick_percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest sorted value that at least this share of the values does not exceed; 0 without values."""
-    return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0
 
 
 def _format_count(name: str, count: int) -> str:

@@ -1,8 +1,7 @@
 """The outcome of the demo and its verdict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
 
 from deploy.lab.demo.data import DemoQuestion, FreshWrite, TurnName
 
@@ -124,10 +123,3 @@ class DemoOutcome:
             yield f"read your writes: {found} of {len(self.fresh)} came back among the first {FRESH_FIRST}"
         if not self.entities:
             yield "entities: none were found"
-
-
-def pick_percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least `share` (0 to 1) of the values do not exceed; 0.0 for none."""
-    if not values:
-        return 0.0
-    return sorted(values)[max(0, ceil(share * len(values)) - 1)]

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from deploy.lab.bench.timing import pick_percentile
 from deploy.lab.demo.data import Wording
 from deploy.lab.demo.outcome import (
     DemoOutcome,
@@ -15,7 +16,6 @@ from deploy.lab.demo.outcome import (
     FreshAnswer,
     RankedAnswer,
     RecalledTurn,
-    pick_percentile,
 )
 
 _EXCERPT = 72

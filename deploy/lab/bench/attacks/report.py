@@ -174,11 +174,10 @@ class AttackOutcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `afterturn bench attacks --json` prints."""
-        machine = self.machine
         return {
-            "machine": {"cores": machine.cores, "postgresql": machine.postgresql, "pgvector": machine.pgvector},
+            "machine": self.machine.as_json(),
             "measures": [measure.as_json() for report in self.reports for measure in report.measures],
-            "settings": dict(machine.settings),
+            "settings": dict(self.machine.settings),
             "parts": {
                 "quiet_turn_p95_ms": round(self.quiet.turn_p95_ms, 1),
                 "quiet_recall_p95_ms": round(self.quiet.recall_p95_ms, 1),

@@ -16,7 +16,7 @@ from afterturn_client import AsyncAfterturn, Message, NewTurn, RecallAnswer, Rec
 from afterturn_client.calls import RecallOptions
 
 from deploy.lab.bench.bench_database import open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.measures import BenchOutcome, Measure, MeasureTarget
 from deploy.lab.bench.quality.settling import StageNotSettled, wait_until_settled
 from deploy.lab.bench.servers import BenchStack, find_stack_servers, open_bench_stack
 from deploy.lab.bench.talk import make_sentence
@@ -191,8 +191,7 @@ async def run(on: BenchStack, say: Say, sizes: ParaphraseSizes) -> BenchOutcome:
         database = here.database(1)
         try:
             key = await here.new_key(database)
-            async with here.owner.connect() as connection:
-                machine = await Machine.read(connection)
+            machine = await here.read_machine()
         finally:
             await database.close()
         async with AsyncAfterturn(on.stack.api, key, timeout_s=60.0, allow_http=True) as memory:

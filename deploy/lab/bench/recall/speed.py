@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from deploy.lab.bench.as_service import run_as_service
 from deploy.lab.bench.bench_database import BenchDatabase, open_bench_database
-from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, MeasureTarget
+from deploy.lab.bench.measures import BenchOutcome, Measure, MeasureTarget
 from deploy.lab.bench.recall.asking import BenchQuestion, RecallEndpoint, RecallProbe
 from deploy.lab.bench.recall.feeding import run_background_load
 from deploy.lab.bench.recall.filling import BankFiller, Phrases
@@ -137,8 +137,7 @@ class RecallBench:
 
     async def run(self, door: RecallEndpoint | None) -> BenchOutcome:
         """Run every measurement; growth first, because it must start with little data."""
-        async with self.here.owner.connect() as connection:
-            machine = await Machine.read(connection)
+        machine = await self.here.read_machine()
         growth, built_s = await self._measure_growth()
         self.say(f"a bank of {self.sizes.units} units is filled")
         filled_s = await self._fill_banks([LARGE], self.sizes.units)

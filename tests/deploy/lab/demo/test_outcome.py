@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from deploy.lab.bench.timing import pick_percentile
 from deploy.lab.demo.data import DemoQuestion, FreshWrite, QuestionKind, TurnName, Wording
 from deploy.lab.demo.outcome import (
     DemoOutcome,
@@ -12,7 +13,6 @@ from deploy.lab.demo.outcome import (
     FreshAnswer,
     RankedAnswer,
     RecalledTurn,
-    pick_percentile,
 )
 from deploy.lab.demo.report import render_report
 from tests.tables import each_row
