@@ -8,16 +8,24 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Exists, FromClause, Select, bindparam, exists, or_
+from sqlalchemy import ColumnElement, Exists, FromClause, Select, and_, bindparam, exists, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import TurnEnded
-from store.schema import BANK, TIME
+from store.schema import BANK, TIME, UNIT
+from store.sql_constants import inline
 
 #: The parameter of the time of the answer.
 NOW = bindparam("now", type_=TIME)
 #: A time at which nothing has expired yet.
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+#: The condition that a unit ended by its expiry before `:before` and has its text yet: for the index `unit_expired`.
+ENDED_WITH_TEXT = and_(
+    UNIT.c.expires_at.is_not(None),
+    ~UNIT.c.active,
+    UNIT.c.content != inline(""),
+    UNIT.c.update_ts < bindparam("before", type_=TIME),
+)
 HAS_EXPIRED = "this bank has expired: create it again (POST /api/v1/banks), or change its `expires_at`"
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, TextClause, select, text
+from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import bank_state, locks, postings, projection
@@ -21,7 +21,7 @@ from store.derived.unit_vectors import corrected_id, derive_row_id
 from store.identity import user_id
 from store.ledger.stages import Stage
 from store.log.envelope import Origin
-from store.log.locks import ENTER_LOG, share_lock
+from store.log.locks import SHARE_BANK
 from store.tenancy import languages
 from store.text.word_rules import WordRules
 
@@ -35,7 +35,6 @@ WORDS_PAGE, WORK_PAGE = 1000, 1000
 WORDS_BYTES = 4_000_000
 FIRST = UUID(int=0)
 
-SHARE_BANK = select(ENTER_LOG, share_lock("bank", "bank"))
 GUARDS = text("select afterturn.restore_guards(:host, :bank)")
 WORDLESS = text("""
     select p.* from (

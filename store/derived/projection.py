@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, FromClause, Integer, Select, cast, exists, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.log.locks import ENTER_LOG, hold_lock, share_lock
+from store.log.locks import SHARE_BANK, hold_lock
 from store.schema import ENTITY_COOCCUR, UNIT, UNIT_ENTITY, in_bank, same_bank
 
 #: The most units with links changed for other reasons (a unit was forgotten) that one run counts as well.
@@ -128,7 +128,6 @@ REMOVED_LINKS = select(
 #: The most units whose words one statement moves into the word index.
 UNITS_LIMIT = 500
 # The lock of word indexing excludes only a rebuild and the end of the bank.
-LIVING = select(ENTER_LOG, share_lock("bank", "bank"))
 LOCK_WORDS = select(hold_lock("words", "bank"))
 POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units, :back)")
 FORGET_TERMS = text("""
@@ -269,6 +268,6 @@ async def index_words(connection: AsyncConnection, host: UUID, bank: UUID, limit
 
     Neither takes nor waits for the locks of deriving writers.
     """
-    await connection.execute(LIVING, {"bank": bank})
+    await connection.execute(SHARE_BANK, {"bank": bank})
     arguments = {"host": host, "bank": bank, "units": limit, "back": False}
     return bool((await connection.execute(POST_WORDS, arguments)).one().carried == limit)

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Row, and_, bindparam, func, select, text
 
 from store.erasure.units import LockedBank, erase_units
+from store.expiry import ENDED_WITH_TEXT
 from store.schema import ERASURE, TIME, TURN, UNIT, in_bank
-from store.sql_constants import inline
 
 #: Turns of one transaction.
 PAGE_TURNS = 50
@@ -78,16 +78,9 @@ async def erase_old(place: LockedBank) -> bool:
 PAGE_UNITS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT = UNIT.c
-# Uses the index `unit_expired`, which holds expired units with a text; erased ones have none.
 ENDED_UNITS = (
     select(_UNIT.unit_id)
-    .where(
-        in_bank(UNIT),
-        _UNIT.expires_at.is_not(None),
-        ~_UNIT.active,
-        _UNIT.content != inline(""),
-        _UNIT.update_ts < bindparam("before"),
-    )
+    .where(in_bank(UNIT), ENDED_WITH_TEXT)
     .order_by(_UNIT.update_ts, _UNIT.unit_id)
     .limit(bindparam("limit"))
 )

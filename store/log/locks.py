@@ -6,7 +6,7 @@ that writers do not deadlock.
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Uuid, bindparam, func
+from sqlalchemy import ColumnElement, Uuid, bindparam, func, select
 
 #: Takes the shared lock that every writer of the log holds.
 ENTER_LOG: ColumnElement[Any] = func.afterturn.enter_log()
@@ -24,3 +24,8 @@ def share_lock(kind: str, of: str) -> ColumnElement[Any]:
 
 def _build_key(kind: str, of: str) -> ColumnElement[int]:
     return func.afterturn.lock_key(kind, bindparam(of, type_=Uuid))
+
+
+#: Enters the log in one bank: beside other writers of it, and alone.
+SHARE_BANK = select(ENTER_LOG, share_lock("bank", "bank"))
+HOLD_BANK = select(ENTER_LOG, hold_lock("bank", "bank"))

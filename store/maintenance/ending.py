@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.derived import bank_state
-from store.expiry import NOW
+from store.expiry import ENDED_WITH_TEXT, NOW
 from store.log.append import append_events, order_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_version
@@ -47,10 +47,8 @@ COUNT = select(
     select(func.count()).select_from(UNIT).where(_ENDING_UNITS).scalar_subquery()
     + select(func.count()).select_from(BANK).where(_ENDING_BANKS).scalar_subquery()
 )
-_BEFORE = bindparam("before", type_=TIME)
-_ENDED_BANKS = and_(_BANKS_OF_HOST, _BANK.expires_at.is_not(None), ~_BANK.active, _BANK.update_ts < _BEFORE)
-_ENDED_UNITS = and_(
-    _OF_HOST, _UNIT.expires_at.is_not(None), ~_UNIT.active, _UNIT.content != inline(""), _UNIT.update_ts < _BEFORE
+_ENDED_BANKS = and_(
+    _BANKS_OF_HOST, _BANK.expires_at.is_not(None), ~_BANK.active, _BANK.update_ts < bindparam("before", type_=TIME)
 )
 
 
@@ -67,7 +65,7 @@ def _select_next(banks: ColumnElement[bool], units: ColumnElement[bool]) -> Comp
 
 
 NEXT_ENDING = _select_next(_ENDING_BANKS, _ENDING_UNITS)
-NEXT_ENDED = _select_next(_ENDED_BANKS, _ENDED_UNITS)
+NEXT_ENDED = _select_next(_ENDED_BANKS, and_(_OF_HOST, ENDED_WITH_TEXT))
 
 
 class ExpiryTask:

@@ -26,7 +26,7 @@ from store.expiry import BANK_EXPIRED, NOW, bank_lasts, lock_lasting_bank
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer, build_version
-from store.log.locks import ENTER_LOG, hold_lock, share_lock
+from store.log.locks import ENTER_LOG, HOLD_BANK, hold_lock, share_lock
 from store.memory import authorship
 from store.memory.authorship import Author
 from store.memory.offered_turns import OfferedTurn, build_turn_event, index_text
@@ -52,8 +52,6 @@ MOST_TRIES = 16
 LOCK = select(
     ENTER_LOG, share_lock("quota", "host"), share_lock("bank", "bank"), hold_lock("document", "document"), BANK_EXPIRED
 )
-# Bank-wide: units of the document come with turns, and a writer that names or links them would leave that behind.
-LOCK_ALONE = select(ENTER_LOG, hold_lock("bank", "bank"))
 _DOC, _UNIT, _EVENT = DOC.c, UNIT.c, EVENT_STORE.c
 _OF_DOC = same_bank(UNIT, DOC, "doc_id")
 # A document ends with its own units, which all have one end. A scalar subquery, not `not exists`: as a join the planner
@@ -221,7 +219,8 @@ class Documents:
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK_ALONE, {"bank": bank_id})
+            # Units of the document come with turns; a writer that names or links them would leave that behind.
+            await connection.execute(HOLD_BANK, {"bank": bank_id})
             found = await self._find(connection, host, bank_id, doc)
             event = build_version(origin, EventType.DOC_DELETED, (doc,), found.aggregate_version + 1)
             position = await append_events(connection, host, [event])

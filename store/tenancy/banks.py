@@ -19,6 +19,7 @@ from store.expiry import BEFORE_ALL, HAS_EXPIRED, NOW, row_lasts
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
+from store.log.locks import HOLD_BANK
 from store.log.refusals import translate_refusals
 from store.schema import BANK, BANK_LANGUAGE, DIRECTIVE, DOC, EVENT_STORE, REFLECTION, SESSION_HISTORY, UNIT, in_bank
 from store.sql_constants import inline
@@ -210,7 +211,7 @@ class Banks:
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         place = {"host": host, "bank": origin.bank}
         async with self._database.tenant(host) as connection:
-            await connection.execute(languages.LOCK, place)
+            await connection.execute(HOLD_BANK, place)
             found = (await connection.execute(languages.BANK, place)).one_or_none()
             if found is None:
                 raise NotFound("no such bank")
@@ -282,7 +283,7 @@ class Banks:
     ) -> Row[Any] | int:
         """Lock a bank alone; return its row, or the version that the event of this id, with these changes, gave it."""
         place = {"host": origin.host, "bank": origin.bank}
-        await connection.execute(languages.LOCK, place)
+        await connection.execute(HOLD_BANK, place)
         if identity_ is not None:
             done = (await connection.execute(DONE, {"host": origin.host, "identity": identity_})).one_or_none()
             if done is not None and not _has_changes(done.data, changes):

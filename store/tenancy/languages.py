@@ -19,7 +19,7 @@ from store.errors import NotFound, TurnBusy
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
-from store.log.locks import ENTER_LOG, hold_lock
+from store.log.locks import HOLD_BANK
 from store.schema import BANK_LANGUAGE, in_bank, same_bank
 from store.tenancy.recent_answers import RecentAnswers
 from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
@@ -34,7 +34,6 @@ OF_HOST: Select[*tuple[Any, ...]] = select(_LANGUAGE.bank_id, _LANGUAGE.language
     _LANGUAGE.host_id == bindparam("host")
 )
 # The locks of an append, in its order; two changes of a bank exclude each other.
-LOCK = select(ENTER_LOG, hold_lock("bank", "bank"))
 BANK: Select[*tuple[Any, ...]] = (
     select(
         _BANK.bank_name,
@@ -150,7 +149,7 @@ async def change_language(connection: AsyncConnection, origin: Origin, language:
     words still follow the change before.
     """
     rules_of(language)
-    await connection.execute(LOCK, {"bank": origin.bank})
+    await connection.execute(HOLD_BANK, {"bank": origin.bank})
     place = {"host": origin.host, "bank": origin.bank}
     found = (await connection.execute(BANK, place)).one_or_none()
     if found is None:
