@@ -150,11 +150,7 @@ class Pruning:
 
     async def calls(self, before: datetime, _place: str | None) -> PrunedBatch:
         """Prune rows of the call audit from before this time."""
-        async with self._database.operator() as connection:
-            gone = await connection.execute(
-                _delete_page(CALL_AUDIT, CALL_AUDIT.c.at < before, CALL_AUDIT.c.at, AUDIT_PAGE)
-            )
-        return PrunedBatch(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
+        return await self._delete(_delete_oldest(CALL_AUDIT, CALL_AUDIT.c.at < before, CALL_AUDIT.c.at), AUDIT_PAGE)
 
     async def next_host(self, after: UUID | None) -> UUID | None:
         """Return the tenant after one, the first after None; None after the last."""
@@ -171,17 +167,12 @@ class Pruning:
 
     async def claims(self, grace: timedelta) -> PrunedBatch:
         """Delete claims whose lease ran out longer ago than `grace`: their streams are free either way."""
-        async with self._database.operator() as connection:
-            gone = await connection.execute(DROP_CLAIMS, {"grace": grace, "limit": CLAIMS_PAGE})
-        return PrunedBatch(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
+        return await self._delete(DROP_CLAIMS.bindparams(grace=grace), CLAIMS_PAGE)
 
     async def open_turns(self, now: datetime) -> PrunedBatch:
         """Delete expired open turns: without an output, or kept only so that their token counts as used."""
-        async with self._database.operator() as connection:
-            gone = await connection.execute(
-                _delete_page(OPEN_TURN, OPEN_TURN.c.expires_at <= now, OPEN_TURN.c.expires_at, CLAIMS_PAGE)
-            )
-        return PrunedBatch(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
+        ended = _delete_oldest(OPEN_TURN, OPEN_TURN.c.expires_at <= now, OPEN_TURN.c.expires_at)
+        return await self._delete(ended, CLAIMS_PAGE)
 
     async def expired_turns(self, now: datetime) -> int:
         """Return how many turns `open_turns` would delete."""
@@ -206,6 +197,12 @@ class Pruning:
     async def dead_claims(self, grace: timedelta) -> int:
         """Return how many claims `claims` would delete."""
         return await self._count(_count_rows(CLAIM, CLAIM.c.lease_until < func.now() - grace))
+
+    async def _delete(self, page: Delete | TextClause, limit: int) -> PrunedBatch:
+        """Delete a page of at most `limit` rows, which the statement takes as a parameter."""
+        async with self._database.operator() as connection:
+            gone = (await connection.execute(page, {"limit": limit})).rowcount
+        return PrunedBatch(gone, MORE if gone == limit else None)
 
     async def _count(self, query: TextClause | Select[int]) -> int:
         async with self._database.operator() as connection:
@@ -238,10 +235,10 @@ def _count_rows(table: Table, *conditions: ColumnElement[bool]) -> Select[int]:
     return select(func.count()).select_from(table).where(*conditions)
 
 
-def _delete_page(table: Table, old: ColumnElement[bool], moment: Column[Any], limit: int) -> Delete:
-    """Return the statement that deletes a page of `old` rows, the oldest by `moment` first."""
+def _delete_oldest(table: Table, old: ColumnElement[bool], moment: Column[Any]) -> Delete:
+    """Return the statement that deletes `:limit` of the `old` rows, the oldest by `moment` first."""
     key = tuple(table.primary_key)
-    return delete(table).where(tuple_(*key).in_(select(*key).where(old).order_by(moment).limit(limit)))
+    return delete(table).where(tuple_(*key).in_(select(*key).where(old).order_by(moment).limit(bindparam("limit"))))
 
 
 def _page_key(after: str) -> UUID | int:
