@@ -1,8 +1,4 @@
-"""Base models of bodies, and of the few answers that no client reads; the other answers are shapes of the contract.
-
-A model declares an answer, it does not build it. A test calls every operation and validates its answer by the model
-that is published for it.
-"""
+"""Base models of bodies and parameters. Answers are shapes of the contract, but for a portal command's open fields."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from afterturn_client.contract.recall import RecallReply
 from afterturn_client.errors import ApiError
-from afterturn_client.reading import Fields, read_shape
+from afterturn_client.reading import read_object, read_shape, read_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,12 @@ class Health:
 
 def read_recall(value: object) -> RecallAnswer:
     """Read the answer of POST /api/v1/recall."""
-    return read_shape(RecallAnswer, {**Fields.of(value, "recall").values, "raw": value}, "recall")
+    return read_shape(RecallAnswer, {**read_object(value, "recall"), "raw": value}, "recall")
 
 
 def read_job_state(value: object) -> RecallJobState:
     """Read the answer of GET /api/v1/recall/jobs/{id}."""
-    fields = Fields.of(value, "recall job")
-    result = fields.values.get("result")
-    return RecallJobState(fields.text("status"), None if result is None else read_recall(result))
+    told = read_object(value, "recall job")
+    result = told.get("result")
+    status = read_value(str, told.get("status"), "recall job: status")
+    return RecallJobState(status, None if result is None else read_recall(result))

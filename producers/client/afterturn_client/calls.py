@@ -18,10 +18,10 @@ from afterturn_client.contract.banks import ChangedBank
 from afterturn_client.contract.facts import Profile
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.recall import RecallJob
-from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, ForgottenReceipt
+from afterturn_client.contract.receipts import CorrectionReceipt, DocumentReceipt, ForgottenReceipt, StoredTurn
 from afterturn_client.contract.shape import Shape
 from afterturn_client.errors import ApiError, InvalidAnswerError, InvalidRequestError
-from afterturn_client.reading import Fields, read_shape
+from afterturn_client.reading import read_object, read_shape, read_value
 from afterturn_client.reference import FrameForm
 from afterturn_client.refusals import read_error
 from afterturn_client.transport import Reply, Request, encode_json
@@ -309,8 +309,8 @@ def _parse_json(reply: Reply) -> Any:
 
 
 def _parse_receipt(turn: NewTurn, value: object) -> answers.TurnReceipt:
-    fields = Fields.of(value, "turn")
-    return answers.TurnReceipt(turn.session_id, turn.turn_id, fields.integer("position"), fields.flag("duplicate"))
+    stored = read_shape(StoredTurn, value, "turn")
+    return answers.TurnReceipt(turn.session_id, turn.turn_id, stored.position, stored.duplicate)
 
 
 def _read_correction(value: object) -> CorrectionReceipt:
@@ -322,17 +322,17 @@ def _count_forgotten(value: object) -> int:
 
 
 def _parse_results(turns: Sequence[NewTurn], value: object) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
-    results = Fields.of(value, "batch").objects("results")
+    results = read_value(list, read_object(value, "batch").get("results"), "batch: results")
     if len(results) != len(turns):
         raise InvalidAnswerError("batch: not one result for each turn")
-    return tuple(_parse_result(turn, fields) for turn, fields in zip(turns, results, strict=True))
+    return tuple(_parse_result(turn, one) for turn, one in zip(turns, results, strict=True))
 
 
-def _parse_result(turn: NewTurn, fields: Fields) -> answers.TurnReceipt | answers.RefusedTurn:
-    if fields.flag("ok"):
-        return _parse_receipt(turn, fields.values)
-    error = read_error(fields.values, None, None, texts_of(turn))
-    return answers.RefusedTurn(turn.session_id, turn.turn_id, error)
+def _parse_result(turn: NewTurn, value: object) -> answers.TurnReceipt | answers.RefusedTurn:
+    told = read_object(value, "batch.results")
+    if read_value(bool, told.get("ok"), "batch.results: ok"):
+        return _parse_receipt(turn, told)
+    return answers.RefusedTurn(turn.session_id, turn.turn_id, read_error(told, None, None, texts_of(turn)))
 
 
 def recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
@@ -353,13 +353,13 @@ def recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
 
 
 def _parse_ready(value: object) -> answers.Health:
-    raw = Fields.of(value, "health").values
+    raw = read_object(value, "health")
     degraded = raw.get("status") == "degraded" or bool(raw.get("degraded"))
     return answers.Health("degraded" if degraded else "ready", raw)
 
 
 def _parse_not_ready(value: object) -> answers.Health:
-    return answers.Health("failing", Fields.of(value, "health").values)
+    return answers.Health("failing", read_object(value, "health"))
 
 
 def _parse_nothing(_value: object) -> None:

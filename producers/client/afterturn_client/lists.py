@@ -9,7 +9,7 @@ from afterturn_client.contract.banks import ListedBank
 from afterturn_client.contract.knowledge import Directive, Reflection
 from afterturn_client.contract.lists import ListedSession, ListedTurn, ListedUnit, ListedUser
 from afterturn_client.contract.shape import Shape
-from afterturn_client.reading import Fields, read_shape
+from afterturn_client.reading import read_object, read_shape, read_value
 from afterturn_client.transport import Request
 
 S = TypeVar("S", bound=Shape)
@@ -34,9 +34,11 @@ class ListKind(Generic[S]):
 
     def page(self, value: object) -> Page[S]:
         """Return the page that a reply holds."""
-        fields = Fields.of(value, self.name)
-        rows = tuple(read_shape(self.row, one.values, one.what) for one in fields.objects(self.name))
-        return Page(rows, fields.maybe_text("cursor"))
+        told = read_object(value, self.name)
+        listed = read_value(list, told.get(self.name), f"{self.name}: {self.name}")
+        rows = tuple(read_shape(self.row, one, f"{self.name}.{self.name}") for one in listed)
+        cursor = told.get("cursor")
+        return Page(rows, None if cursor is None else read_value(str, cursor, f"{self.name}: cursor"))
 
 
 def call_list(

@@ -1,7 +1,7 @@
 """Typed reads of a JSON object: a missing or wrong field is an error that names it, never its value."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, fields
 from datetime import datetime
 from enum import StrEnum
 from functools import cache, partial
@@ -19,42 +19,18 @@ S = TypeVar("S", bound=Shape)
 Reader = Callable[[object, str], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """One JSON object of an answer; `what` names it in errors. Unknown fields are ignored."""
+def read_object(value: object, what: str) -> Mapping[str, Any]:
+    """Return a JSON object, which `what` names in errors. Raises InvalidAnswerError for anything else."""
+    if not isinstance(value, dict):
+        raise InvalidAnswerError(f"{what}: expected an object")
+    return value
 
-    values: Mapping[str, Any] = field(repr=False)
-    what: str
 
-    @classmethod
-    def of(cls, value: object, what: str) -> "Fields":
-        """Wrap an object; raises InvalidAnswerError for anything else."""
-        if not isinstance(value, dict):
-            raise InvalidAnswerError(f"{what}: expected an object")
-        return cls(value, what)
-
-    def text(self, name: str) -> str:
-        """Return a text."""
-        return self._require(name, str)
-
-    def maybe_text(self, name: str) -> str | None:
-        """Return a text, or None when it is absent or null."""
-        return None if self.values.get(name) is None else self.text(name)
-
-    def integer(self, name: str) -> int:
-        """Return an integer; a boolean is refused."""
-        return self._require(name, int)
-
-    def flag(self, name: str) -> bool:
-        """Return a boolean."""
-        return self._require(name, bool)
-
-    def objects(self, name: str) -> list["Fields"]:
-        """Return a list of objects."""
-        return [Fields.of(one, f"{self.what}.{name}") for one in self._require(name, list)]
-
-    def _require(self, name: str, kind: type[T]) -> T:
-        return _require(kind, self.values.get(name), f"{self.what}: {name}")
+def read_value(kind: type[T], value: object, what: str) -> T:
+    """Return a JSON value of just this type. Raises InvalidAnswerError, which shows no value."""
+    if type(value) is not kind:
+        raise InvalidAnswerError(f"{what} is not of type {kind.__name__}")
+    return value
 
 
 def read_shape(shape: type[S], value: object, what: str = "") -> S:
@@ -77,11 +53,11 @@ def _make_shape_reader(shape: type[Shape]) -> Reader:
     ]
 
     def read(value: object, what: str) -> Shape:
-        told = Fields.of(value, what).values
+        told = read_object(value, what)
         given = {}
-        for name, read_value, needed in known:
+        for name, read_one, needed in known:
             if name in told:
-                given[name] = read_value(told[name], f"{what}.{name}")
+                given[name] = read_one(told[name], f"{what}.{name}")
             elif needed:
                 raise InvalidAnswerError(f"{what}: {name} is missing")
         return shape(**given)
@@ -114,40 +90,34 @@ def _or_none(read: Reader) -> Reader:
 
 def _read_all(read_one: Reader) -> Reader:
     def read(value: object, what: str) -> tuple[Any, ...]:
-        return tuple([read_one(one, what) for one in _require(list, value, what)])
+        return tuple([read_one(one, what) for one in read_value(list, value, what)])
 
     return read
 
 
 def _read_each(read_one: Reader) -> Reader:
     def read(value: object, what: str) -> Mapping[str, Any]:
-        return {name: read_one(one, what) for name, one in _require(dict, value, what).items()}
+        return {name: read_one(one, what) for name, one in read_value(dict, value, what).items()}
 
     return read
 
 
 def _read_as(kind: type) -> Reader:
     if kind is float:
-        return lambda value, what: float(value) if type(value) is int else _require(float, value, what)
-    return lambda value, what: _require(kind, value, what)
-
-
-def _require(kind: type[T], value: object, what: str) -> T:
-    if type(value) is not kind:
-        raise InvalidAnswerError(f"{what} is not of type {kind.__name__}")
-    return value
+        return lambda value, what: float(value) if type(value) is int else read_value(float, value, what)
+    return lambda value, what: read_value(kind, value, what)
 
 
 def _read_moment(value: object, what: str) -> datetime:
     try:
-        return parse_zoned(_require(str, value, what))
+        return parse_zoned(read_value(str, value, what))
     except ValueError:
         raise InvalidAnswerError(f"{what} is not a time with a zone") from None
 
 
 def _read_id(value: object, what: str) -> UUID:
     try:
-        return UUID(_require(str, value, what))
+        return UUID(read_value(str, value, what))
     except ValueError:
         raise InvalidAnswerError(f"{what} is not an id") from None
 
