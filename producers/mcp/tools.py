@@ -26,7 +26,7 @@ from producers.mcp.arguments import (
 from producers.service.bodies import parse_body
 from producers.service.memory import MemoryFacade
 from producers.service.recall_json import MOST_BYTES, answer_as_json
-from producers.turns.directories import DirectoryQuery
+from producers.turns.directories import Directory, DirectoryQuery
 from store.errors import NotFound
 from store.tenancy.keys import Grant
 from store.text.chunks import CHUNK_CHARACTERS
@@ -92,17 +92,6 @@ class Maintained(Done):
     done: bool
     left: int
     counts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directory(Shape):
-    """One directory of a session; `overview` is given of the one asked for."""
-
-    path: str
-    abstract: str
-    updated_at: str
-    has_overview: bool
-    overview: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from afterturn_client.contract.shape import Shape
 from afterturn_client.moments import format_utc
 from afterturn_client.reference import cut_text, escape_line
 
@@ -138,18 +139,18 @@ class DirectoryQuery:
     limit: int = DEFAULT_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class ListedDirectory:
-    """One directory: path, abstract of 100 to 200 words, time of the session's last change (RFC 3339).
-
-    `overview`, of at most 2,000 words, is given of the directory that was asked for; `has_overview`: there is one.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory(Shape):
+    """One directory of a session; `overview` is given of the one asked for."""
 
     path: str
     abstract: str
+    """100 to 200 words"""
     updated_at: str
+    """when the session was last changed, as RFC 3339"""
     has_overview: bool
     overview: str
+    """at most 2,000 words"""
 
 
 def read_path(wanted: DirectoryQuery, session: str) -> str:
@@ -176,7 +177,7 @@ def read_path(wanted: DirectoryQuery, session: str) -> str:
 
 def list_directories(
     content: SessionContent, session: str, path: str, wanted: DirectoryQuery
-) -> tuple[Sequence[ListedDirectory], bool]:
+) -> tuple[Sequence[Directory], bool]:
     """Return the directories below `path`, sorted, and whether there are more than the limit."""
     changed = format_utc(content.state.updated_at.replace(microsecond=0))
     below = [name for name in sorted(DIRECTORIES) if _is_within(path, name, wanted.depth)]
@@ -184,13 +185,13 @@ def list_directories(
     return listed, len(below) > wanted.limit
 
 
-def _list_directory(content: SessionContent, session: str, name: str, changed: str, *, whole: bool) -> ListedDirectory:
+def _list_directory(content: SessionContent, session: str, name: str, changed: str, *, whole: bool) -> Directory:
     head, tell = DIRECTORIES[name]
     path, told = _join_path(session, name), list(tell(content))
     room = ABSTRACT_WORDS - _count_words([_ALL, head, path]) - 1
     abstract = " ".join([f"{path}:", head, *_fit(told, room), _ALL])
     overview = " ".join([head, *_fit(told, OVERVIEW_WORDS - _count_words([head]))]) if whole else ""
-    return ListedDirectory(path, abstract, changed, has_overview=True, overview=overview)
+    return Directory(path=path, abstract=abstract, updated_at=changed, has_overview=True, overview=overview)
 
 
 def _fit(told: Sequence[str], words: int) -> list[str]:
