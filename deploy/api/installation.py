@@ -10,7 +10,7 @@ from afterturn_client.contract.installation import Examination, Finding, Setting
 
 from deploy.components import doctor_checks
 from deploy.components.doctor_checks import DoctorTarget
-from deploy.components.doctor_rules import CheckVerdict, DoctorFinding
+from deploy.components.doctor_rules import CheckVerdict
 from deploy.settings import LoadedSettings, find_settings_without_effect
 from deploy.settings_listing import list_settings
 
@@ -44,7 +44,7 @@ class ProcessInstallation:
                 self._last = time.monotonic(), _describe_findings(found)
             return self._last[1]
 
-    async def _check(self) -> AsyncIterator[DoctorFinding]:
+    async def _check(self) -> AsyncIterator[Finding]:
         target = DoctorTarget(self._loaded.settings, None, names=False)
         for one in await asyncio.to_thread(lambda: [*doctor_checks.check_folders(target)]):
             yield one
@@ -55,10 +55,9 @@ class ProcessInstallation:
                 yield one
 
 
-def _describe_findings(found: list[DoctorFinding]) -> Examination:
-    lines = (Finding(subject=one.subject, verdict=one.verdict.value, seen=one.seen, remedy=one.remedy) for one in found)
-    healthy = all(one.verdict is not CheckVerdict.FAIL for one in found)
-    return Examination(healthy=healthy, process=_name_process(), findings=tuple(lines))
+def _describe_findings(found: list[Finding]) -> Examination:
+    healthy = all(one.verdict != CheckVerdict.FAIL for one in found)
+    return Examination(healthy=healthy, process=_name_process(), findings=tuple(found))
 
 
 def _name_process() -> str:

@@ -1,10 +1,13 @@
 """`afterturn doctor`: check the installation, and say how to repair it."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from afterturn_client.contract.installation import Finding
 from rich.console import Group
 from rich.text import Text
 
@@ -16,7 +19,7 @@ from deploy.components import doctor_checks
 from deploy.components.bootstrap import HOST
 from deploy.components.database_fitness import DATABASE_ERRORS, name_error_kind
 from deploy.components.doctor_checks import DoctorTarget
-from deploy.components.doctor_rules import CheckVerdict, DoctorFinding
+from deploy.components.doctor_rules import CheckVerdict
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.notices import print_notice, replace_unprintable
 from deploy.settings import Settings
@@ -25,7 +28,7 @@ from store import identity
 from store.log.reader import restamp_log, skip_lost_positions
 from store.settings import DatabaseSettings
 
-_COLOURS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "red"}
+_COLOURS: Mapping[str, str] = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "red"}
 
 
 def doctor_command(
@@ -122,7 +125,7 @@ def _mend_log(owner_url: str, *, restored: bool) -> None:
         print_notice(f"new events get positions above {begin}: no lost position is used again")
 
 
-async def _run_checks(target: DoctorTarget) -> list[DoctorFinding]:
+async def _run_checks(target: DoctorTarget) -> list[Finding]:
     found = [
         *doctor_checks.check_folders(target),
         *doctor_checks.check_settings(target),
@@ -148,15 +151,12 @@ def _find_running_stack(data: Path) -> Stack | None:
         return None
 
 
-def _render_finding(one: DoctorFinding) -> Text:
+def _render_finding(one: Finding) -> Text:
     line = Text.assemble(
-        (f"{one.verdict.value:<5}", _COLOURS[one.verdict]), (f"{one.subject}: ", "bold"), replace_unprintable(one.seen)
+        (f"{one.verdict:<5}", _COLOURS[one.verdict]), (f"{one.subject}: ", "bold"), replace_unprintable(one.seen)
     )
     return line.append(f"\n      -> {replace_unprintable(one.remedy)}") if one.remedy else line
 
 
-def _serialise_findings(found: list[DoctorFinding]) -> dict[str, Any]:
-    lines = [
-        {"subject": one.subject, "verdict": one.verdict.value, "seen": one.seen, "remedy": one.remedy} for one in found
-    ]
-    return {"healthy": all(one.verdict is not CheckVerdict.FAIL for one in found), "findings": lines}
+def _serialise_findings(found: list[Finding]) -> dict[str, Any]:
+    return {"healthy": all(one.verdict != CheckVerdict.FAIL for one in found), "findings": list(map(asdict, found))}

@@ -4,8 +4,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from afterturn_client.contract.installation import Finding
+
 from deploy.components.doctor_checks import DoctorTarget
-from deploy.components.doctor_rules import DoctorFinding, report_warning
+from deploy.components.doctor_rules import report_warning
 from deploy.local.cluster import list_cluster_folders
 from deploy.local.folder_lock import is_held
 from deploy.local.private_folder import find_orphaned_folders, is_private, measure_folder
@@ -15,7 +17,7 @@ ORPHANED = "left behind"
 AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check isolation` or `demo` removes it; or do it now:"
 
 
-def find_orphaned_databases(target: DoctorTarget) -> Iterator[DoctorFinding]:
+def find_orphaned_databases(target: DoctorTarget) -> Iterator[Finding]:
     """Yield a warning for each orphaned database, with its size and the command that removes it; skip those in use."""
     for left in find_orphaned_folders():
         yield report_warning(

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 from afterturn_client import AfterturnError, AsyncAfterturn, Health, InvalidRequestError
+from afterturn_client.contract.installation import Finding
 from pydantic import SecretStr
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
@@ -20,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy.components import broker_fitness, doctor_rules
 from deploy.components.database_checks import judge_revision, read_schema_version
 from deploy.components.database_fitness import DATABASE_ERRORS, explain_failure, name_error_kind, try_url
-from deploy.components.doctor_rules import DoctorFinding, report_failure, report_ok, report_warning
+from deploy.components.doctor_rules import report_failure, report_ok, report_warning
 from deploy.components.gateways import TargetAccess
 from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
@@ -103,7 +104,7 @@ class DoctorTarget:
         return self.settings.gateway.model_copy(update={"sealing_keys": self.stack.gateway_sealing_keys})
 
 
-def check_folders(target: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_folders(target: DoctorTarget) -> Iterator[Finding]:
     """Check the data folder: writable, with private permissions, on a disk with free space."""
     data = target.settings.data
     if not data.exists():
@@ -124,7 +125,7 @@ def check_folders(target: DoctorTarget) -> Iterator[DoctorFinding]:
         yield doctor_rules.judge_free_space(str(place), shutil.disk_usage(place).free)
 
 
-def check_packages(target: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_packages(target: DoctorTarget) -> Iterator[Finding]:
     """Check that the embedded servers' packages are installed, unless other servers are configured."""
     if target.foreign:
         return
@@ -145,7 +146,7 @@ INSTALL_EMBEDDED = "pip install --find-links wheels 'afterturn[embedded]'"
 ENGLISH_ALONE = "; understands English, other languages are found by their words (docs/languages.md)"
 
 
-async def check_model(target: DoctorTarget) -> DoctorFinding:
+async def check_model(target: DoctorTarget) -> Finding:
     """Check that the sentence model can be loaded and verifies itself.
 
     When no worker has built its variant yet, the packaged weights are loaded: the same model, in a second instead of
@@ -174,7 +175,7 @@ def _describe_model_remedy(settings: EmbeddingSettings) -> str:
     return f"{INSTALL_EMBEDDED}; if it is damaged, remove the folder models and start again"
 
 
-def check_settings(target: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_settings(target: DoctorTarget) -> Iterator[Finding]:
     """Check that the settings name all servers if they name any."""
     if target.stack is not None or not any(map(target.url, ("database_url", "operator_url", "redis_url"))):
         return
@@ -185,7 +186,7 @@ def check_settings(target: DoctorTarget) -> Iterator[DoctorFinding]:
         yield report_ok("settings", "name a database, an operator and a broker")
 
 
-def check_processes(target: DoctorTarget) -> Iterator[DoctorFinding]:
+def check_processes(target: DoctorTarget) -> Iterator[Finding]:
     """Check that every process of the running stack exists."""
     if target.foreign:
         return
@@ -203,7 +204,7 @@ def check_processes(target: DoctorTarget) -> Iterator[DoctorFinding]:
         yield report_ok("stack", f"{len(target.stack.processes)} processes run in {target.settings.data}")
 
 
-async def check_api(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_api(target: DoctorTarget) -> AsyncIterator[Finding]:
     """Check that the API of the running stack, or of the remote service, is ready and accepts the key."""
     asked = target.stack or target.service
     if asked is None:
@@ -230,7 +231,7 @@ async def check_api(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         yield _judge_health(asked.api, health)
 
 
-async def check_postgresql(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_postgresql(target: DoctorTarget) -> AsyncIterator[Finding]:
     """Check the database: TLS, versions, roles, log stamp, and as the owner its migrations."""
     url, owner_url = target.url("database_url"), target.url("owner_url")
     if not url:
@@ -262,7 +263,7 @@ async def check_postgresql(target: DoctorTarget) -> AsyncIterator[DoctorFinding]
         yield doctor_rules.judge_log_stamp(at_home=home, foreign=target.foreign)
 
 
-async def check_generation(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_generation(target: DoctorTarget) -> AsyncIterator[Finding]:
     """Check that the model of the settings is the one whose vectors recall compares."""
     app, operator = SecretStr(target.url("database_url")), SecretStr(target.url("operator_url"))
     if not app or not operator:
@@ -282,7 +283,7 @@ async def check_generation(target: DoctorTarget) -> AsyncIterator[DoctorFinding]
         yield judge_live_model(live, own)
 
 
-def judge_live_model(live: Generation, own: Embedder) -> DoctorFinding:
+def judge_live_model(live: Generation, own: Embedder) -> Finding:
     """Return whether the settings' own model is the live one, or what to do."""
     known = f"{live.model}, {live.dimension} numbers"
     if live.number == own.generation:
@@ -294,7 +295,7 @@ def judge_live_model(live: Generation, own: Embedder) -> DoctorFinding:
     )
 
 
-async def check_gateways(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_gateways(target: DoctorTarget) -> AsyncIterator[Finding]:
     """Check the gateway targets: whether their keys can be opened here, and whether they are being called."""
     app, operator = SecretStr(target.url("database_url")), SecretStr(target.url("operator_url"))
     if not app or not operator:
@@ -319,7 +320,7 @@ async def check_gateways(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         yield doctor_rules.warn_of_closed_gateway(_describe_target(gates[name], names=target.names))
 
 
-async def check_redis(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
+async def check_redis(target: DoctorTarget) -> AsyncIterator[Finding]:
     """Check Redis or Valkey: it answers, does not evict keys, and holds no other application's keys."""
     url = target.url("redis_url")
     if not url:
@@ -338,7 +339,7 @@ async def check_redis(target: DoctorTarget) -> AsyncIterator[DoctorFinding]:
         await client.aclose()
 
 
-async def _check_migrations(url: str, owner_url: str, *, foreign: bool) -> DoctorFinding:
+async def _check_migrations(url: str, owner_url: str, *, foreign: bool) -> Finding:
     """Check the schema's revision, as the owner reads it, or else as the schema reports it to the application."""
     try:
         told = await read_schema_version(owner_url or url)
@@ -370,7 +371,7 @@ async def _describe_redis(client: Redis) -> str:
     return f"{name} {about.get('valkey_version') or about.get('redis_version')}"
 
 
-async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[DoctorFinding]:
+async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[Finding]:
     looked_at = settings.model_copy(update={"url": SecretStr(url)})
     found = await asyncio.to_thread(broker_fitness.find_broker_problems, looked_at)
     subject = "Redis settings"
@@ -382,7 +383,7 @@ async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[Doct
     ]
 
 
-def _judge_health(url: str, health: Health) -> DoctorFinding:
+def _judge_health(url: str, health: Health) -> Finding:
     seen = f"{url} is {health.status}"
     if health.status == "ready":
         return report_ok("API", seen)

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from afterturn_client.contract.installation import Finding
 
 from store.connections import TlsMode
 
@@ -28,39 +29,29 @@ class CheckVerdict(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorFinding:
-    """One line of the report; `remedy` says what to do unless the verdict is ok."""
-
-    subject: str
-    verdict: CheckVerdict
-    seen: str
-    remedy: str = ""
-
-
-def report_ok(subject: str, seen: str) -> DoctorFinding:
+def report_ok(subject: str, seen: str) -> Finding:
     """Return a finding with verdict ok."""
-    return DoctorFinding(subject, CheckVerdict.OK, seen)
+    return Finding(subject=subject, verdict=CheckVerdict.OK, seen=seen, remedy="")
 
 
-def report_warning(subject: str, seen: str, remedy: str) -> DoctorFinding:
+def report_warning(subject: str, seen: str, remedy: str) -> Finding:
     """Return a finding with verdict warn."""
-    return DoctorFinding(subject, CheckVerdict.WARN, seen, remedy)
+    return Finding(subject=subject, verdict=CheckVerdict.WARN, seen=seen, remedy=remedy)
 
 
-def report_failure(subject: str, seen: str, remedy: str) -> DoctorFinding:
+def report_failure(subject: str, seen: str, remedy: str) -> Finding:
     """Return a finding with verdict fail."""
-    return DoctorFinding(subject, CheckVerdict.FAIL, seen, remedy)
+    return Finding(subject=subject, verdict=CheckVerdict.FAIL, seen=seen, remedy=remedy)
 
 
-def judge_postgresql_version(number: int, text: str) -> DoctorFinding:
+def judge_postgresql_version(number: int, text: str) -> Finding:
     """Judge PostgreSQL's `server_version_num`."""
     if number // 10_000 >= LEAST_POSTGRESQL:
         return report_ok("PostgreSQL version", text)
     return report_failure("PostgreSQL version", text, f"upgrade to PostgreSQL {LEAST_POSTGRESQL} or newer")
 
 
-def judge_pgvector_version(text: str | None) -> DoctorFinding:
+def judge_pgvector_version(text: str | None) -> Finding:
     """Judge pgvector's version; None: the extension is not installed."""
     least = ".".join(map(str, LEAST_PGVECTOR))
     if text is None:
@@ -73,9 +64,7 @@ def judge_pgvector_version(text: str | None) -> DoctorFinding:
     return report_failure("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
 
 
-def judge_schema_revision(
-    found: str | None, newest: str, problem: str | None, *, foreign: bool = False
-) -> DoctorFinding:
+def judge_schema_revision(found: str | None, newest: str, problem: str | None, *, foreign: bool = False) -> Finding:
     """Judge the schema's revision; `problem` says what to do about it, None when this code can use it.
 
     `afterturn up` migrates its own server when it starts; a `foreign` one must be migrated by a command.
@@ -89,7 +78,7 @@ def judge_schema_revision(
     return report_failure("migrations", seen, remedy)
 
 
-def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> DoctorFinding:
+def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> Finding:
     """Judge whether the log is stamped for its cluster (`at_home`); until it is, log readers stand still."""
     if at_home:
         return report_ok("log", "stamped for this cluster")
@@ -97,7 +86,7 @@ def judge_log_stamp(*, at_home: bool, foreign: bool = False) -> DoctorFinding:
     return report_failure("log", "restored from another cluster, and not stamped for this one", remedy)
 
 
-def judge_database_role(role: str, *, above: bool) -> DoctorFinding:
+def judge_database_role(role: str, *, above: bool) -> Finding:
     """Judge whether row-level security applies to a role; it does not to superusers, BYPASSRLS and owners (`above`)."""
     if not above:
         return report_ok("tenant isolation", f"row-level security holds the {role}'s role")
@@ -109,7 +98,7 @@ def judge_database_role(role: str, *, above: bool) -> DoctorFinding:
     )
 
 
-def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> DoctorFinding:
+def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> Finding:
     """Judge the TLS mode of a role's connections to PostgreSQL."""
     subject = "TLS to PostgreSQL"
     if local and mode is TlsMode.DISABLE:
@@ -121,7 +110,7 @@ def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> DoctorFinding:
     return report_warning(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
 
 
-def judge_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding:
+def judge_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
     """Judge whether the keys of current gateway targets can be opened; `unreadable` names targets whose key cannot."""
     if not unreadable:
         return report_ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
@@ -132,7 +121,7 @@ def judge_gateway_keys(targets: int, unreadable: Sequence[str]) -> DoctorFinding
     )
 
 
-def warn_of_closed_gateway(named: str) -> DoctorFinding:
+def warn_of_closed_gateway(named: str) -> Finding:
     """Return the warning about a gateway target that is not called for now, whose deliveries wait."""
     return report_warning(
         GATEWAYS,
@@ -141,7 +130,7 @@ def warn_of_closed_gateway(named: str) -> DoctorFinding:
     )
 
 
-def judge_free_space(folder: str, free: int) -> DoctorFinding:
+def judge_free_space(folder: str, free: int) -> Finding:
     """Judge the free bytes of a folder's file system."""
     seen = f"{free / 1024**3:.1f} GiB free at {folder}"
     if free >= LOW_DISK_BYTES:
@@ -150,7 +139,7 @@ def judge_free_space(folder: str, free: int) -> DoctorFinding:
     return report_warning("disk", seen, remedy) if free >= NO_DISK_BYTES else report_failure("disk", seen, remedy)
 
 
-def judge_file_mode(path: str, mode: int, *, holds_secrets: bool) -> DoctorFinding:
+def judge_file_mode(path: str, mode: int, *, holds_secrets: bool) -> Finding:
     """Judge whether other users of this machine may read a file or folder."""
     seen = f"{path} {mode & 0o777:04o}"
     if not mode & 0o077:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from afterturn_client.contract.installation import Finding
 from typer.testing import CliRunner
 
 from deploy.cli.app import build_cli
@@ -11,7 +12,7 @@ from deploy.cli.orphaned_databases import ORPHANED
 from deploy.components import doctor_checks, doctor_rules
 from deploy.components.database_checks import judge_revision
 from deploy.components.doctor_checks import DoctorTarget
-from deploy.components.doctor_rules import CheckVerdict, DoctorFinding, report_ok
+from deploy.components.doctor_rules import CheckVerdict, report_ok
 from tests.client.loopback import closed_port
 from tests.deploy.operated import Operated
 from tests.servers import TestValkey
@@ -53,7 +54,7 @@ TABLE: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-async def pass_model(_target: DoctorTarget) -> DoctorFinding:
+async def pass_model(_target: DoctorTarget) -> Finding:
     """Stand for the look at the model, which is the same everywhere and takes its time."""
     return report_ok("sentence model", "not looked at")
 
@@ -109,7 +110,7 @@ def test_servers_that_answer_are_looked_at_and_nothing_is_missed(
         (doctor_rules.judge_pgvector_version(None), "install pgvector"),
     ],
 )
-def test_each_failure_is_followed_by_what_to_do(finding: DoctorFinding, words: str) -> None:
+def test_each_failure_is_followed_by_what_to_do(finding: Finding, words: str) -> None:
     assert finding.verdict is CheckVerdict.FAIL
     assert words in finding.remedy
 

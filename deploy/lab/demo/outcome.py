@@ -86,7 +86,10 @@ class FreshAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EntityRow:
-    """An entity of the bank, its number of mentions, and its most frequent neighbours."""
+    """An entity of the bank under its canonical name, its mentions, and its most frequent neighbours, those first.
+
+    Aliases count for their canonical entity.
+    """
 
     name: str
     kind: str

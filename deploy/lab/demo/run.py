@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -69,27 +68,14 @@ MOST_MENTIONED = text("""
      order by t.mentions desc, t.name, t.head""")
 
 
-@dataclass(frozen=True, slots=True)
-class EntityView:
-    """An entity under its canonical name, with its mentions and its strongest co-occurrences, the strongest first.
-
-    Aliases count for their canonical entity.
-    """
-
-    name: str
-    kind: str
-    mentions: int
-    beside: tuple[tuple[str, int], ...]
-
-
 async def most_mentioned(
     database: Database, host: UUID, bank: str, *, limit: int = 10, beside: int = 3
-) -> Sequence[EntityView]:
+) -> Sequence[EntityRow]:
     """Return the most mentioned entities of a bank with their strongest co-occurrences."""
     arguments = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "beside": beside}
     async with database.tenant(host) as connection:
         rows = (await connection.execute(MOST_MENTIONED, arguments)).all()
-    return [EntityView(r.name, r.kind, r.mentions, tuple(zip(r.names, r.counts, strict=True))) for r in rows]
+    return [EntityRow(r.name, r.kind, r.mentions, tuple(zip(r.names, r.counts, strict=True))) for r in rows]
 
 
 BANK = "demo"
@@ -226,4 +212,4 @@ async def _read_entities(stack: Stack) -> tuple[EntityRow, ...]:
         found = await most_mentioned(database, identity.host_id(HOST), BANK)
     finally:
         await database.close()
-    return tuple(EntityRow(e.name, e.kind, e.mentions, e.beside) for e in found)
+    return tuple(found)

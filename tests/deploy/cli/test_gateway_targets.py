@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from afterturn_client.contract.installation import Finding
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from deploy.components import doctor_checks
 from deploy.components.doctor_checks import DoctorTarget
-from deploy.components.doctor_rules import CheckVerdict, DoctorFinding
+from deploy.components.doctor_rules import CheckVerdict
 from deploy.components.gateways import TargetAccess
 from deploy.local.stack import Stack
 from deploy.settings import Settings
@@ -196,7 +197,7 @@ async def test_doctor_says_of_a_gateway_that_is_not_called_because_it_fails(busy
     assert "user-1 at http" in found[1].seen
 
 
-async def findings(busy: Busy) -> list[DoctorFinding]:
+async def findings(busy: Busy) -> list[Finding]:
     """What doctor finds of gateway targets."""
     stack = Stack.model_validate_json((busy.folder / "stack.json").read_text())
     return [one async for one in doctor_checks.check_gateways(DoctorTarget(Settings(), stack))]

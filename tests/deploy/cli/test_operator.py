@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 import typer
+from afterturn_client.contract.installation import Finding
 from asyncpg import InvalidPasswordError
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import DBAPIError
@@ -203,9 +204,7 @@ async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> Non
         (doctor_rules.judge_file_mode("/x", 0o40755, holds_secrets=False), CheckVerdict.WARN),
     ],
 )
-def test_each_rule_says_what_to_do_unless_all_is_well(
-    finding: doctor_rules.DoctorFinding, verdict: CheckVerdict
-) -> None:
+def test_each_rule_says_what_to_do_unless_all_is_well(finding: Finding, verdict: CheckVerdict) -> None:
     assert finding.verdict is verdict
     assert bool(finding.remedy) == (verdict is not CheckVerdict.OK)
 

@@ -364,15 +364,9 @@ class JobsChanged(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchingChanged(Shape):
+class MatchingChanged(JobsChanged):
     """The rows that match are changed, as far as they were seen in the time of one call."""
 
-    ok: bool = True
-    """always true"""
-    changed: int
-    """number of changed rows"""
-    left: int
-    """number of the others: they changed meanwhile, or do not allow this change"""
     cursor: str | None
     """asks for the rest with the same body; null: every row was seen"""
 
