@@ -381,7 +381,13 @@ async def test_over_http_calls_that_wait_for_a_position_or_a_job_hold_no_slot(
     job = (await ana.http.post("/api/v1/recall/jobs", json={"query": "who?"})).json()["job_id"]
     waits = [f"/api/v1/freshness?bank=default&position={position}&wait_ms=10000"] * 6
     waits += [f"/api/v1/recall/jobs/{job}?wait_ms=10000"] * 6
-    waiting = [asyncio.create_task(ana.http.get(path)) for path in waits]
+
+    async def wait_again_and_again(path: str) -> None:
+        while (reply := await ana.http.get(path)).is_success:
+            pass
+        raise AssertionError(reply.text)
+
+    waiting = [asyncio.create_task(wait_again_and_again(path)) for path in waits]
     tenant = fair._tenants[host_id(ana.host)]
     most = 0
     for n in range(20):

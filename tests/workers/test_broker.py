@@ -1,9 +1,9 @@
 """How dramatiq is set up: it only notifies, so its weaknesses lose no work and delay none."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 import dramatiq
 import pytest
 from dramatiq.brokers.redis import RedisBroker
+from dramatiq.common import current_millis
 from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import TimeLimit
 from pydantic import SecretStr
@@ -21,6 +22,7 @@ from store.ledger.stages import Queue, Stage
 from tests.patience import PATIENCE_S, wait_until
 from tests.servers import TestValkey
 from workers.broker import (
+    HEARTBEAT_MS,
     POLL_RECALL_MS,
     POLL_STAGE_MS,
     DelayMeter,
@@ -97,8 +99,10 @@ def test_queues_of_delayed_messages_are_not_asked_for_as_no_message_is_delayed(
 def test_messages_of_a_process_whose_threads_are_all_busy_stay(
     valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.broker.HEARTBEAT_MS", 1000)
+    monkeypatch.setattr("workers.broker.BEATS", HEARTBEAT_MS // 100)
     monkeypatch.setattr("workers.broker.MAINTENANCE_CHANCE", 1_000_000)
+    ahead_ms = 0
+    monkeypatch.setattr("dramatiq.brokers.redis.current_millis", lambda: current_millis() + ahead_ms)
     settings = BrokerSettings(url=SecretStr(valkey.url), namespace=f"busy-{uuid4().hex[:8]}")
     seen, may_end = list[str](), threading.Event()
     with ExitStack() as ends:
@@ -122,10 +126,14 @@ def test_messages_of_a_process_whose_threads_are_all_busy_stay(
         other = work("idle")
         # Last in, first out: the message ends before its worker is stopped, which waits for it.
         ends.callback(may_end.set)
+
+        def both_live(now: int) -> bool:
+            return int(other.client.zcount(f"{settings.namespace}:__heartbeats__", now, "+inf")) == 2
+
         # Three times as long as a process without heartbeats is taken for dead.
-        time.sleep(3)
+        for ahead_ms in range(0, 3 * HEARTBEAT_MS, HEARTBEAT_MS // 2):
+            wait_until(partial(both_live, current_millis() + ahead_ms), "both processes have written a heartbeat")
         assert seen == ["busy"]
-        assert other.client.zcard(f"{settings.namespace}:__heartbeats__") == 2
 
 
 def test_messages_of_a_killed_process_come_back_within_minutes(

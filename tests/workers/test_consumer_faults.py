@@ -1,9 +1,9 @@
 """A broker that is away or refuses writes is one line in the log, and one more when it takes them again."""
 
 import logging
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 import dramatiq
 import pytest
 import redis
+from dramatiq.errors import ConnectionClosed
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 from structlog.testing import capture_logs
@@ -20,7 +21,7 @@ from store.ledger.stages import Queue
 from tests.patience import wait_until
 from tests.servers import TestValkey
 from workers.broker import ThreadPool, build_worker, create_broker
-from workers.consumer_faults import is_news
+from workers.consumer_faults import WatchedConsumer, is_news
 from workers.turn_queue import TurnQueueBroker, build_queue_worker
 
 SCRIPTS = ("eval", "evalsha")
@@ -93,17 +94,29 @@ def stopped(of: str) -> float:
     return REGISTRY.get_sample_value("afterturn_consumers_stopped", {"of": of}) or 0.0
 
 
+def exceeds(attempts: Sequence[object], number: int) -> bool:
+    return len(attempts) > number
+
+
 @pytest.mark.parametrize("of", ["turn queues", "notifications"])
 def test_a_broker_that_refuses_writes_is_told_once_and_once_more_when_it_takes_them(
     guarded: Guarded, lines: Lines, of: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.05)
+    monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.005)
+    attempts, stop = list[BaseException](), WatchedConsumer._stop
+
+    def note(consumer: WatchedConsumer, error: BaseException) -> ConnectionClosed:
+        attempts.append(error)
+        return stop(consumer, error)
+
+    monkeypatch.setattr(WatchedConsumer, "_stop", note)
     before = stopped(of)  # the gauge is the process's: another test's broker may have ended while it was away
     with capture_logs() as told, running(of, guarded.url):
         for nth in range(2):
             guarded.allow(scripts=False)
             wait_until(lambda: stopped(of) == before + 1, "the consumers stopped")
-            time.sleep(1.0)  # a score of attempts
+            many = len(attempts) + 20
+            wait_until(partial(exceeds, attempts, many), "they tried a score of times")
             guarded.allow(scripts=True)
             wait_until(lambda: stopped(of) == before, "the consumers work")
             # Where another test has set logging up, lines of libraries are events, too.

@@ -195,6 +195,7 @@ def test_without_a_database_it_lives_but_is_not_ready(
     assert "zq81" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.untouched  # a database that serves one test after another has sessions of those before
 async def test_the_servers_process_that_carries_words_steps_back_for_whoever_asks(
     fresh_database: TestPostgres, valkey: TestValkey, tmp_path: Path
 ) -> None:

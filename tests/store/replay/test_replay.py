@@ -14,6 +14,7 @@ from store.errors import ReplayError
 from store.log.catalog import EventType
 from store.memory.turns import TurnStore
 from store.replay import ReplayReport, ReplayScope, repair_scope, swap_tables, verify_log
+from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 from tests.store.log.test_append import BANK, append, event
@@ -189,23 +190,26 @@ async def test_a_swap_leaves_the_schema_as_it_was(said: UUID, lonely: Database, 
 
 async def test_a_swap_during_writes_loses_nothing(said: UUID, lonely: Database, fresh_database: TestPostgres) -> None:
     store = TurnStore(lonely, lambda: NOON)
-    writing = True
+    writing, written = True, dict.fromkeys("xyz", 0)
 
-    async def write(name: str) -> int:
-        n = 0
+    async def write(name: str) -> None:
         while writing:
-            await store.append(said, [turn(f"{name}{n}", f"{name} says {n}", session=name)])
-            n += 1
-        return n
+            said_now = f"{name} says {written[name]}"
+            await store.append(said, [turn(f"{name}{written[name]}", said_now, session=name)])
+            written[name] += 1
 
-    writers = [asyncio.create_task(write(name)) for name in ("x", "y", "z")]
+    async def each_has_written() -> None:
+        before = dict(written)
+        await until(lambda: all(written[name] > before[name] + 1 for name in before), "each writer has written two")
+
+    writers = [asyncio.create_task(write(name)) for name in written]
     for _ in range(2):
-        await asyncio.sleep(0.2)
+        await each_has_written()
         await swap_tables(fresh_database.owner_url)
-    await asyncio.sleep(0.2)
+    await each_has_written()
     writing = False
-    written = sum(await asyncio.gather(*writers))
-    assert await rows(lonely, said, "select count(*) from turn_t") == [(written + 6,)]
+    await asyncio.gather(*writers)
+    assert await rows(lonely, said, "select count(*) from turn_t") == [(sum(written.values()) + 6,)]
     assert (await verify_log(fresh_database.owner_url)).equal
 
 
