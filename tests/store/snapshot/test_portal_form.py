@@ -163,7 +163,7 @@ class EndlessExport(io.RawIOBase):
 
 def test_memory_stays_flat_however_many_rows_an_export_has(tmp_path: Path) -> None:
     peaks = list[int]()
-    for units in (500, 5_000):
+    for units in (500, 2_500):
         (folder := tmp_path / str(units)).mkdir()
         export, done = EndlessExport(units), Conversion()
         items = iterate_document(export)  # type: ignore[arg-type]  # a raw file
@@ -172,8 +172,8 @@ def test_memory_stays_flat_however_many_rows_an_export_has(tmp_path: Path) -> No
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert (count, done.counts["refused"], export.largest) == (units + 1, 0, CHUNK)
-    # All of the larger export is 3 MB of text, and ten times as much in Python's objects.
-    assert peaks[1] - peaks[0] < 1_000_000, peaks
+    # What the larger export has more is 1.3 MB of text, and ten times as much in Python's objects.
+    assert peaks[1] - peaks[0] < 500_000, peaks
 
 
 def test_an_empty_export_is_an_empty_snapshot() -> None:
