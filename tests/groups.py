@@ -7,7 +7,7 @@ import pytest
 #: Fixtures that live longer than a test and shorter than the run.
 SHARED = frozenset({"class", "module", "package"})
 #: Fixtures of the run that take seconds to make.
-COSTLY = frozenset({"embedder", "ingested"})
+COSTLY = frozenset({"data_folder", "embedder", "ingested"})
 
 
 def group_by_fixtures(items: Iterable[pytest.Item]) -> None:
