@@ -1,6 +1,7 @@
 """Erasures: requests and receipts."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.erasures import ErasurePreview, ErasureReceipt
 from fastapi import Response
@@ -9,7 +10,7 @@ from pydantic import Field
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier
+from producers.http.requests import BankParameters, describe_id, json_response
 from producers.service.erasures import ErasureBody, describe_receipt
 from producers.service.wire import Parameters
 from store.errors import IsReflection, NotFound
@@ -17,7 +18,7 @@ from store.errors import IsReflection, NotFound
 ERASED = DescribedAnswer("the erasure is complete; its receipt", (ErasureReceipt,))
 ERASING = DescribedAnswer("the erasure continues in the background; the receipt so far", (ErasureReceipt,))
 
-ErasureId = Annotated[str, describe_id("the erasure, as its receipt says it")]
+ErasureId = Annotated[UUID, describe_id("the erasure, as its receipt says it")]
 
 router = OperationRouter(prefix="/api/v1", tags=["erasures"])
 
@@ -60,7 +61,7 @@ async def count_erasure(call: TenantCall, sent: Any) -> ErasurePreview:
 )
 async def get_erasure(call: TenantCall, asked: Parameters, erasure_id: ErasureId) -> ErasureReceipt:
     del asked
-    return describe_receipt(await call.memory.units.read_receipt(call.grant, parse_identifier(erasure_id)))
+    return describe_receipt(await call.memory.units.read_receipt(call.grant, erasure_id))
 
 
 class DeleteParameters(BankParameters):

@@ -1,6 +1,7 @@
 """Entities, their mentions, pairs that occur together, and links between units."""
 
 from typing import Annotated
+from uuid import UUID
 
 from afterturn_client.contract.graph import (
     CooccurrencePage,
@@ -15,7 +16,7 @@ from fastapi import Path
 
 from producers.http.authentication import TenantCall
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import BankParameters, describe_id, parse_identifier
+from producers.http.requests import BankParameters, describe_id
 from producers.service.graph import (
     CooccurrencesParameters,
     LinksParameters,
@@ -25,9 +26,9 @@ from producers.service.graph import (
 from producers.service.paging import BankPageParameters
 from store.errors import NotFound
 
-EntityId = Annotated[str, describe_id("the entity")]
-FromUnit = Annotated[str, describe_id("the unit that the link leads from")]
-ToUnit = Annotated[str, describe_id("the unit that the link leads to")]
+EntityId = Annotated[UUID, describe_id("the entity")]
+FromUnit = Annotated[UUID, describe_id("the unit that the link leads from")]
+ToUnit = Annotated[UUID, describe_id("the unit that the link leads to")]
 LinkType = Annotated[str, Path(description="kind of the link, one of seven types")]
 
 router = OperationRouter(prefix="/api/v1", tags=["graph"])
@@ -51,7 +52,7 @@ async def list_entities(call: TenantCall, asked: BankPageParameters) -> EntityPa
     fails=(NotFound,),
 )
 async def get_entity(call: TenantCall, asked: BankParameters, entity_id: EntityId) -> Entity:
-    return await call.memory.graph.entity(call.grant, asked.bank, parse_identifier(entity_id))
+    return await call.memory.graph.entity(call.grant, asked.bank, entity_id)
 
 
 @router.operation(
@@ -105,5 +106,5 @@ async def list_links(call: TenantCall, asked: LinksParameters) -> LinkPage:
 async def get_link(
     call: TenantCall, asked: BankParameters, from_unit_id: FromUnit, to_unit_id: ToUnit, link_type: LinkType
 ) -> UnitLink:
-    units = parse_identifier(from_unit_id), parse_identifier(to_unit_id)
+    units = from_unit_id, to_unit_id
     return await call.memory.graph.link(call.grant, asked.bank, *units, link_type)

@@ -1,6 +1,7 @@
 """Documents, directives, links, reflections, and the profile of a person."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.banks import DirectiveDetails
 from afterturn_client.contract.facts import Profile
@@ -11,16 +12,16 @@ from fastapi import Response
 from producers.http.authentication import TenantCall
 from producers.http.openapi import LIMITED, WRITING, CallerClass
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier
+from producers.http.requests import BankParameters, describe_id, json_response
 from producers.http.routes.erasures import ERASED, ERASING, DeleteParameters, erase_thing
 from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.paging import BankPageParameters
 from producers.service.profiles import ProfileParameters
 from store.errors import NotFound
 
-DocumentId = Annotated[str, describe_id("the document")]
+DocumentId = Annotated[UUID, describe_id("the document")]
 
-DirectiveId = Annotated[str, describe_id("the directive")]
+DirectiveId = Annotated[UUID, describe_id("the directive")]
 
 router = OperationRouter(prefix="/api/v1", tags=["knowledge"])
 
@@ -48,7 +49,7 @@ async def add_document(call: TenantCall, sent: Any) -> Response:
     fails=(NotFound,),
 )
 async def get_document(call: TenantCall, asked: BankParameters, doc_id: DocumentId) -> Document:
-    return await call.memory.knowledge.document(call.grant, asked.bank, parse_identifier(doc_id))
+    return await call.memory.knowledge.document(call.grant, asked.bank, doc_id)
 
 
 @router.operation(
@@ -68,10 +69,9 @@ async def list_documents(call: TenantCall, asked: BankPageParameters) -> Documen
     fails=(NotFound, *WRITING),
 )
 async def forget_document(call: TenantCall, asked: DeleteParameters, doc_id: DocumentId) -> Response | None:
-    doc = parse_identifier(doc_id)
     if asked.erase:
-        return await erase_thing(call, {"kind": "document", "bank": asked.bank, "doc_id": str(doc)})
-    await call.memory.knowledge.forget_document(call.grant, asked.bank, doc)
+        return await erase_thing(call, {"kind": "document", "bank": asked.bank, "doc_id": str(doc_id)})
+    await call.memory.knowledge.forget_document(call.grant, asked.bank, doc_id)
     return None
 
 
@@ -108,7 +108,7 @@ async def list_directives(call: TenantCall, asked: BankPageParameters) -> Direct
     fails=(NotFound,),
 )
 async def get_directive(call: TenantCall, asked: BankParameters, directive_id: DirectiveId) -> DirectiveDetails:
-    return await call.memory.knowledge.directive(call.grant, asked.bank, parse_identifier(directive_id))
+    return await call.memory.knowledge.directive(call.grant, asked.bank, directive_id)
 
 
 @router.operation(
@@ -121,10 +121,9 @@ async def get_directive(call: TenantCall, asked: BankParameters, directive_id: D
     fails=(NotFound, *WRITING),
 )
 async def delete_directive(call: TenantCall, asked: DeleteParameters, directive_id: DirectiveId) -> Response | None:
-    directive = parse_identifier(directive_id)
     if asked.erase:
-        return await erase_thing(call, {"kind": "directive", "bank": asked.bank, "directive_id": str(directive)})
-    await call.memory.knowledge.withdraw(call.grant, asked.bank, directive)
+        return await erase_thing(call, {"kind": "directive", "bank": asked.bank, "directive_id": str(directive_id)})
+    await call.memory.knowledge.withdraw(call.grant, asked.bank, directive_id)
     return None
 
 

@@ -1,6 +1,7 @@
 """The operator's interface: over all tenants, never content; opened by an operator's key alone."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.installation import Examination, SettingsInForce
 from afterturn_client.contract.operators import (
@@ -26,7 +27,7 @@ from afterturn_client.contract.operators import (
 from producers.http.authentication import KeyMakerCall, OperatorCall
 from producers.http.openapi import CallerClass
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import describe_id, parse_identifier
+from producers.http.requests import describe_id
 from producers.service.operations import (
     AuditParameters,
     NewKeyBody,
@@ -47,10 +48,10 @@ from producers.service.operator_work import (
 from producers.service.paging import PageParameters
 from store.errors import NotFound, NotSettled, TargetTaken
 
-TenantId = Annotated[str, describe_id("the tenant")]
-KeyId = Annotated[str, describe_id("the key")]
+TenantId = Annotated[UUID, describe_id("the tenant")]
+KeyId = Annotated[UUID, describe_id("the key")]
 
-JobId = Annotated[str, describe_id("the turn, or of one of its rows")]
+JobId = Annotated[UUID, describe_id("the turn, or of one of its rows")]
 
 router = OperationRouter(prefix="/api/v1/operator", tags=["operator"], access=CallerClass.OPERATOR)
 
@@ -68,9 +69,8 @@ async def list_tenants(call: OperatorCall, asked: PageParameters) -> TenantPage:
     fails=(NotFound,),
 )
 async def get_tenant(call: OperatorCall, tenant_id: TenantId) -> CountedTenant:
-    which = parse_identifier(tenant_id)
-    call.note_tenant(which)
-    return await call.operations.tenant(which)
+    call.note_tenant(tenant_id)
+    return await call.operations.tenant(tenant_id)
 
 
 @router.operation(
@@ -179,7 +179,7 @@ async def create_key(call: KeyMakerCall, sent: Any) -> NewKey:
     fails=(NotFound,),
 )
 async def rotate_key(call: KeyMakerCall, sent: Any, key_id: KeyId) -> NewKey:
-    return call.note(await call.operations.rotate_key(parse_identifier(key_id), sent))
+    return call.note(await call.operations.rotate_key(key_id, sent))
 
 
 @router.operation(
@@ -190,7 +190,7 @@ async def rotate_key(call: KeyMakerCall, sent: Any, key_id: KeyId) -> NewKey:
     fails=(NotFound,),
 )
 async def revoke_key(call: OperatorCall, asked: TenantParameters, key_id: KeyId) -> None:
-    call.note_tenant(await call.operations.revoke_key(parse_identifier(key_id), asked.tenant))
+    call.note_tenant(await call.operations.revoke_key(key_id, asked.tenant))
 
 
 @router.operation(
@@ -238,7 +238,7 @@ async def count_jobs(call: OperatorCall, asked: JobFilter) -> JobCounts:
 )
 async def get_job(call: OperatorCall, asked: TargetsParameters, job_id: JobId) -> JobHistory:
     names = asked.names and call.operator.makes_keys
-    return call.note(await call.operations.work.show_job(parse_identifier(job_id), asked.tenant, names=names))
+    return call.note(await call.operations.work.show_job(job_id, asked.tenant, names=names))
 
 
 @router.operation(
@@ -275,9 +275,7 @@ async def change_matching_jobs(call: OperatorCall, sent: Any) -> MatchingChanged
 )
 async def settle_delivery(call: OperatorCall, sent: Any, job_id: JobId) -> SettledDelivery:
     return call.note(
-        await call.operations.work.settle_delivery(
-            call.name, parse_identifier(job_id), sent, names=call.operator.makes_keys
-        )
+        await call.operations.work.settle_delivery(call.name, job_id, sent, names=call.operator.makes_keys)
     )
 
 

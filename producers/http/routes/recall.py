@@ -1,6 +1,7 @@
 """Recall: answered at once or by a worker; freshness."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.freshness import Freshness
 from afterturn_client.contract.recall import RecallJob, RecallJobReply, RecallReply
@@ -15,7 +16,6 @@ from producers.http.requests import (
     WaitParameters,
     describe_id,
     json_response,
-    parse_identifier,
 )
 from producers.service.bodies import parse_body
 from producers.service.recall_coordinator import RecallBody, RecallJobBody
@@ -24,7 +24,7 @@ from producers.service.wire import Parameters
 from store.errors import ErasedMeanwhile, NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob as StoredJob
 
-JobId = Annotated[str, describe_id("the recall job")]
+JobId = Annotated[UUID, describe_id("the recall job")]
 
 router = OperationRouter(prefix="/api/v1", tags=["recall"])
 
@@ -66,7 +66,7 @@ async def create_recall_job(call: TenantCall, sent: Any) -> RecallJob:
     fails=(NotFound,),
 )
 async def get_recall_job(call: TenantCall, asked: WaitParameters, job_id: JobId) -> Response:
-    return _job_response(await call.memory.recalls.recall_job(call.grant, parse_identifier(job_id), asked.wait_ms))
+    return _job_response(await call.memory.recalls.recall_job(call.grant, job_id, asked.wait_ms))
 
 
 @router.operation(
@@ -78,7 +78,7 @@ async def get_recall_job(call: TenantCall, asked: WaitParameters, job_id: JobId)
 )
 async def delete_recall_job(call: TenantCall, asked: Parameters, job_id: JobId) -> None:
     del asked
-    await call.memory.recalls.cancel_recall(call.grant, parse_identifier(job_id))
+    await call.memory.recalls.cancel_recall(call.grant, job_id)
 
 
 @router.operation(

@@ -1,6 +1,7 @@
 """Snapshots of a tenant: exports and imports, page by page, for operators whose key may make keys of tenants."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.snapshots import (
     Snapshot,
@@ -14,7 +15,7 @@ from afterturn_client.contract.snapshots import (
 from producers.http.authentication import KeyMakerCall, OperatorCall
 from producers.http.openapi import LIMITED, CallerClass
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import describe_id, parse_identifier
+from producers.http.requests import describe_id
 from producers.service.snapshots import (
     EventsBody,
     EventsParameters,
@@ -26,7 +27,7 @@ from producers.service.snapshots import (
 )
 from store.errors import NotFound, RestoredElsewhere, SealBroken, SnapshotRefused
 
-SnapshotId = Annotated[str, describe_id("the snapshot")]
+SnapshotId = Annotated[UUID, describe_id("the snapshot")]
 
 router = OperationRouter(prefix="/api/v1/operator/snapshots", tags=["snapshots"], access=CallerClass.OPERATOR)
 
@@ -77,7 +78,7 @@ async def create_import(call: KeyMakerCall, sent: Any) -> StartedImport:
     fails=(NotFound,),
 )
 async def get_snapshot(call: OperatorCall, asked: SnapshotParameters, snapshot_id: SnapshotId) -> Snapshot:
-    return call.note(await call.operations.snapshots.show(parse_identifier(snapshot_id), asked))
+    return call.note(await call.operations.snapshots.show(snapshot_id, asked))
 
 
 @router.operation(
@@ -89,7 +90,7 @@ async def get_snapshot(call: OperatorCall, asked: SnapshotParameters, snapshot_i
     fails=(NotFound, SnapshotRefused),
 )
 async def list_snapshot_events(call: KeyMakerCall, asked: EventsParameters, snapshot_id: SnapshotId) -> SnapshotEvents:
-    return call.note(await call.operations.snapshots.read_events(parse_identifier(snapshot_id), asked))
+    return call.note(await call.operations.snapshots.read_events(snapshot_id, asked))
 
 
 @router.operation(
@@ -101,7 +102,7 @@ async def list_snapshot_events(call: KeyMakerCall, asked: EventsParameters, snap
     fails=(NotFound, SnapshotRefused, *LIMITED),
 )
 async def add_snapshot_events(call: KeyMakerCall, sent: Any, snapshot_id: SnapshotId) -> TakenEvents:
-    return call.note(await call.operations.snapshots.take_events(parse_identifier(snapshot_id), sent))
+    return call.note(await call.operations.snapshots.take_events(snapshot_id, sent))
 
 
 @router.operation(
@@ -114,4 +115,4 @@ async def add_snapshot_events(call: KeyMakerCall, sent: Any, snapshot_id: Snapsh
     fails=(NotFound, SnapshotRefused),
 )
 async def complete_import(call: KeyMakerCall, sent: Any, snapshot_id: SnapshotId) -> Snapshot:
-    return call.note(await call.operations.snapshots.finish_import(parse_identifier(snapshot_id), sent))
+    return call.note(await call.operations.snapshots.finish_import(snapshot_id, sent))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.lists import TurnPage
 from afterturn_client.contract.receipts import BatchReceipt, StoredTurn, TurnRefusal
@@ -15,7 +16,7 @@ from producers.http import error_responses
 from producers.http.authentication import HeavyCall, TenantCall
 from producers.http.openapi import LIMITED, CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import BankParameters, describe_id, json_response, parse_identifier
+from producers.http.requests import BankParameters, describe_id, json_response
 from producers.service.bodies import parse_body
 from producers.service.fields import SESSION_ID, TURN_ID, SessionId, TurnId, TurnName
 from producers.service.intake import TurnResult
@@ -147,8 +148,8 @@ async def get_turn(
     "the names of the turn",
     fails=(NotFound,),
 )
-async def get_turn_place(call: TenantCall, turn: Annotated[str, describe_id("the turn")]) -> TurnPlace:
-    return await call.memory.lists.turn_place(call.grant, parse_identifier(turn))
+async def get_turn_place(call: TenantCall, turn: Annotated[UUID, describe_id("the turn")]) -> TurnPlace:
+    return await call.memory.lists.turn_place(call.grant, turn)
 
 
 @router.operation(

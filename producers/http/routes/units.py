@@ -1,6 +1,7 @@
 """Single units: one with its provenance, one corrected, one pinned, one forgotten."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from afterturn_client.contract.erasures import ErasureReceipt
 from afterturn_client.contract.receipts import CorrectionReceipt, ForgottenReceipt
@@ -12,12 +13,12 @@ from producers.errors import TooSlow
 from producers.http.authentication import TenantCall
 from producers.http.openapi import WRITING, CallerClass, DescribedAnswer
 from producers.http.operation_router import OperationRouter
-from producers.http.requests import BankParameters, describe_id, parse_identifier
+from producers.http.requests import BankParameters, describe_id
 from producers.http.routes.erasures import ERASING, erase_thing
 from producers.service.units import CorrectionBody
 from store.errors import ConcurrencyError, IsReflection, NotFound
 
-UnitId = Annotated[str, describe_id("the unit")]
+UnitId = Annotated[UUID, describe_id("the unit")]
 
 router = OperationRouter(prefix="/api/v1", tags=["units"])
 
@@ -43,7 +44,7 @@ class ForgetParameters(BankParameters):
     fails=(NotFound,),
 )
 async def get_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> Unit:
-    return await call.memory.units.get(call.grant, asked.bank, parse_identifier(unit_id))
+    return await call.memory.units.get(call.grant, asked.bank, unit_id)
 
 
 @router.operation(
@@ -58,7 +59,7 @@ async def get_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> 
     fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
 )
 async def correct_unit(call: TenantCall, asked: BankParameters, sent: Any, unit_id: UnitId) -> CorrectionReceipt:
-    return await call.memory.units.correct(call.grant, asked.bank, parse_identifier(unit_id), sent)
+    return await call.memory.units.correct(call.grant, asked.bank, unit_id, sent)
 
 
 @router.operation(
@@ -70,7 +71,7 @@ async def correct_unit(call: TenantCall, asked: BankParameters, sent: Any, unit_
     fails=(NotFound, IsReflection, TooSlow, *WRITING),
 )
 async def pin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> CorrectionReceipt:
-    return await call.memory.units.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=True)
+    return await call.memory.units.pin(call.grant, asked.bank, unit_id, pinned=True)
 
 
 @router.operation(
@@ -82,7 +83,7 @@ async def pin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> 
     fails=(NotFound, IsReflection, *WRITING),
 )
 async def unpin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -> CorrectionReceipt:
-    return await call.memory.units.pin(call.grant, asked.bank, parse_identifier(unit_id), pinned=False)
+    return await call.memory.units.pin(call.grant, asked.bank, unit_id, pinned=False)
 
 
 @router.operation(
@@ -103,8 +104,7 @@ async def unpin_unit(call: TenantCall, asked: BankParameters, unit_id: UnitId) -
     fails=(NotFound, IsReflection, *WRITING),
 )
 async def forget_unit(call: TenantCall, asked: ForgetParameters, unit_id: UnitId) -> Response | ForgottenReceipt | None:
-    unit = parse_identifier(unit_id)
     if asked.erase:
-        return await erase_thing(call, {"kind": "unit", "bank": asked.bank, "unit_id": str(unit)})
-    done = await call.memory.units.forget(call.grant, asked.bank, unit, with_facts=asked.with_facts is not False)
+        return await erase_thing(call, {"kind": "unit", "bank": asked.bank, "unit_id": str(unit_id)})
+    done = await call.memory.units.forget(call.grant, asked.bank, unit_id, with_facts=asked.with_facts is not False)
     return done if asked.with_facts else None
