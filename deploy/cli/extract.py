@@ -98,12 +98,12 @@ def extract_command(
 ) -> None:
     """Run a newer extractor over turns that it has not processed yet, while the service runs.
 
-    Versions are `rules-17`, and `llm-5:MODEL` when the running stack has an LLM configured. The stack's workers do the
+    Versions are `rules-18`, and `llm-5:MODEL` when the running stack has an LLM configured. The stack's workers do the
     work with the stack's settings, not with those of this shell. Each version processes a turn once; facts of other
     versions stay and are not repeated. An interrupted run resumes when it is started again. Exits 1 when turns are
     left.
 
-    **Example:** `afterturn extract --version rules-17 --bank default --json`
+    **Example:** `afterturn extract --version rules-18 --bank default --json`
     """
     stack = find_running_stack(data)
     versions = _list_versions(stack)

@@ -14,7 +14,7 @@ from store.text.rules.model import ExtractedEntity, Extraction, Mention, Mention
 from store.text.rules.names import find_names
 
 #: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
-VERSION = "rules-17"
+VERSION = "rules-18"
 #: Most mentions of a message that are kept: what names more is a list, and pairs grow with the square.
 MAX_MENTIONS = 256
 #: The most mentions and facts of one turn or document, the first of them: each is an event with rows of its own.

@@ -7,28 +7,49 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from store.text.rules.gazetteer import word_groups
+from store.text.rules.rule import drop_accents
 from store.text.rules.rule_tables import read_rules
 from store.text.rules.vocabulary import people_nouns
 
-_LISTS, _FACTS, _GERMAN = map(read_rules, ("list_rules", "fact_rules", "german_rules"))
+_LISTS, _FACTS = map(read_rules, ("list_rules", "fact_rules"))
+_GERMAN = read_rules("german_rules", _FACTS)
 _DENIALS = read_rules("denial_rules", _FACTS)
+_ROMANCE = read_rules("romance_rules", _FACTS)
 _VALUE_FIRST = read_rules("value_first", _FACTS, _DENIALS)
 
-RULES = (*_LISTS.rules, *_FACTS.rules, *(rule for rule in _GERMAN.rules if not rule.denies))
-DENIALS = (*_DENIALS.rules, *(rule for rule in _GERMAN.rules if rule.denies))
+_OTHERS = (*_GERMAN.rules, *_ROMANCE.rules)
+RULES = (*_LISTS.rules, *_FACTS.rules, *(rule for rule in _OTHERS if not rule.denies))
+DENIALS = (*_DENIALS.rules, *(rule for rule in _OTHERS if rule.denies))
 #: The rule of the speaker's own name, which introductions state as well (`introductions.py`).
 OWN_NAME = next(rule for rule in RULES if rule.slug == "name")
-#: Rules, and the patterns of clauses that state their facts with the value in front: "Ghent is where I live".
-VALUE_FIRST, GERMAN_VALUE_FIRST = _VALUE_FIRST.value_first, _GERMAN.value_first
+#: Rules, and the patterns of clauses that state their facts with the value in front: "Ghent is where I live"; each
+#: table behind the signs of its language, None for English.
+VALUE_FIRST = (
+    (None, _VALUE_FIRST.value_first),
+    *((re.compile(drop_accents(table.signs), re.IGNORECASE), table.value_first) for table in (_GERMAN, _ROMANCE)),
+)
 #: What a text with such a clause has.
-GERMAN_VALUE_FIRST_SIGNS = re.compile(_GERMAN.signs, re.IGNORECASE)
-VALUE_FIRST_SIGNS = re.compile(f"{_VALUE_FIRST.signs}|{_GERMAN.signs}", re.IGNORECASE)
+VALUE_FIRST_SIGNS = re.compile(
+    drop_accents("|".join(one.signs for one in (_VALUE_FIRST, _GERMAN, _ROMANCE))), re.IGNORECASE
+)
+#: Roles that one person has at a time, each with its other names: "boss", "landlord".
+SOLE_ROLES: Mapping[str, frozenset[str]] = {role: group for group in word_groups("people", "sole") for role in group}
+_NAMES_OF_KINDS = (
+    *("relations", "german_people", "german_animals", "german_groups", "german_things"),
+    *("romance_people", "romance_groups", "romance_animals", "romance_things"),
+)
 #: What people call those for whom there is another word.
 ALIASES: Mapping[str, str] = {
-    word: named
-    for table in ("relations", "german_people", "german_animals")
-    for word, named in _FACTS.means[table].items()
+    drop_accents(word): named
+    for means in (_FACTS.means, _ROMANCE.means)
+    for table, words in means.items()
+    if table in _NAMES_OF_KINDS
+    for word, named in words.items()
 }
+
+#: What the roles that one person has at a time are called in any language.
+NAMES_OF_ROLES = (*SOLE_ROLES, *(name for name, role in ALIASES.items() if role in SOLE_ROLES))
 
 
 def _iterate_list_phrases() -> Iterator[tuple[str, str]]:

@@ -11,10 +11,9 @@ from store.text.rules.dates import find_dates
 from store.text.rules.fact_rules import (
     ALIASES,
     DENIALS,
-    GERMAN_VALUE_FIRST,
-    GERMAN_VALUE_FIRST_SIGNS,
     OWN_NAME,
     RULES,
+    SOLE_ROLES,
     VALUE_FIRST,
     VALUE_FIRST_SIGNS,
 )
@@ -25,7 +24,14 @@ from store.text.rules.model import ExtractedFact, MessageText, TextSpan
 from store.text.rules.objects import cut_list, name_object, split_list
 from store.text.rules.pattern_tables import Patterns
 from store.text.rules.retractions import find_unstated
-from store.text.rules.rule import SPACE, Rule, ValueShape, drop_apostrophes, stop_at_pictures
+from store.text.rules.rule import (
+    SPACE,
+    Needs,
+    Rule,
+    ValueShape,
+    drop_accents,
+    stop_at_pictures,
+)
 from store.text.rules.runs import NameRun, find_runs
 from store.text.rules.statements import denies_partly, is_plainly_told, is_stated, is_supposed
 from store.text.rules.tokens import tokenize_text
@@ -49,7 +55,8 @@ UNNAMED_SPEAKER = "The user"
 _ARTICLE_LENGTH = 4
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
 _ENDS = {ValueShape.THING: _PATTERN.thing_end, ValueShape.LIST: _PATTERN.list_end}
-_NEEDED = tuple((rule, frozenset(map(drop_apostrophes, rule.needs))) for rule in (*RULES, *DENIALS))
+_ALL_RULES = (*RULES, *DENIALS)
+_NEEDED = Needs([rule.needs for rule in _ALL_RULES])
 
 
 def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
@@ -62,12 +69,12 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
         return []
     unstated = message.content
     message = replace(message, content=stop_at_pictures(message.content))
-    low = drop_apostrophes(message.content.lower())
-    needed = (rule for rule, needs in _NEEDED if any(need in low for need in needs))
-    rules = [rule for rule in needed if rule.opening.search(message.content)]
+    plain = drop_accents(message.content)
+    needed = (_ALL_RULES[nth] for nth in _NEEDED.select(message.content))
+    rules = [rule for rule in needed if rule.opening.search(plain if rule.unaccented else message.content)]
     said = mask_spans(message.content, find_unstated(unstated, message.name)) if rules else ""
     found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
-    if rules or VALUE_FIRST_SIGNS.search(message.content):
+    if rules or VALUE_FIRST_SIGNS.search(plain):
         found += _find_inverse(
             message, ordinal, said or mask_spans(message.content, find_unstated(unstated, message.name))
         )
@@ -82,16 +89,17 @@ def find_facts(message: MessageText, ordinal: int) -> list[ExtractedFact]:
 def _find_inverse(message: MessageText, ordinal: int, said: str) -> list[ExtractedFact]:
     """Return the facts whose value stands before their phrase: "Dune is my favourite book", "Tom is my boss"."""
     found = list[ExtractedFact]()
-    german = GERMAN_VALUE_FIRST if GERMAN_VALUE_FIRST_SIGNS.search(said) else ()
-    for rule, opening in (*VALUE_FIRST, *german):
-        for match in islice(opening.finditer(said), MOST_OPENINGS):
+    plain = drop_accents(said)
+    openings = (one for signs, patterns in VALUE_FIRST if signs is None or signs.search(plain) for one in patterns)
+    for rule, opening in openings:
+        for match in islice(opening.finditer(plain if rule.unaccented else said), MOST_OPENINGS):
             start, end = match.span("value")
             if rule.shape in _NAMED and not _may_be_named(rule, said[start:end]):
                 continue
             if _PATTERN.no_topic.match(said, start) is None and is_stated(said, start, start, match.end()):
-                found += _build_facts(
-                    rule, message, ordinal, {**match.groupdict(), "value": None}, TextSpan(start, end)
-                )
+                groups = {**match.groupdict(), "value": None}
+                facts = _build_facts(rule, message, ordinal, groups, TextSpan(start, end))
+                found += _mark_new_holders(facts, message.content, TextSpan(*match.span()))
     return found
 
 
@@ -107,10 +115,11 @@ def _may_be_named(rule: Rule, said: str) -> bool:
 def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[ExtractedFact]:
     """Return the facts of a rule in the message's own words, without quotations (`said`)."""
     found: dict[str, ExtractedFact] = {}
-    for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
+    for match in islice(rule.opening.finditer(drop_accents(said) if rule.unaccented else said), MOST_OPENINGS):
         span = _find_value(rule, message.content, match)
         if span is not None and _is_told(rule, said, match, span):
-            for fact in _build_facts(rule, message, ordinal, match.groupdict(), span):
+            facts = _build_facts(rule, message, ordinal, match.groupdict(), span)
+            for fact in _mark_new_holders(facts, message.content, TextSpan(match.start(), span.end)):
                 found.setdefault(fact.slug + canonical_name(fact.value), fact)
             if rule.contracted:
                 break
@@ -137,7 +146,7 @@ def _build_facts(
 ) -> list[ExtractedFact]:
     """Return the fact of the value in `span`; a denial in other words is one of each value that it ends."""
     said = message.content[span.start : span.end]
-    named = {name: ALIASES.get(found.casefold(), found.casefold()) for name, found in groups.items() if found}
+    named = {name: name_relation(found) for name, found in groups.items() if found}
     subject = (message.name or "").strip() or None
     return [
         ExtractedFact(
@@ -155,6 +164,27 @@ def _build_facts(
         )
         for value in _list_values(rule, said)
     ]
+
+
+def name_relation(found: str) -> str:
+    """Return what a person, an animal or a thing is in the ids of facts, by the word of any language for it."""
+    low = " ".join(found.casefold().split())
+    return ALIASES.get(drop_accents(low), low)
+
+
+def has_new_holder(text: str) -> bool:
+    """Return whether a text has a word by which a fact may replace another."""
+    return _PATTERN.new_holder.search(text) is not None or _PATTERN.holder_now.search(text) is not None
+
+
+def _mark_new_holders(found: Sequence[ExtractedFact], text: str, clause: TextSpan) -> Sequence[ExtractedFact]:
+    """Return facts, those that replace others marked: "my new boss is Kim", "Kim is my boss now"."""
+    has_role = any(fact.fact_id.removeprefix("user_") in SOLE_ROLES and not fact.denied for fact in found)
+    if not has_role or not (
+        _PATTERN.new_holder.search(text, clause.start, clause.end) or _PATTERN.holder_now.match(text, clause.end)
+    ):
+        return found
+    return [replace(fact, replaces=True) for fact in found]
 
 
 def _list_values(rule: Rule, said: str) -> Sequence[str]:
@@ -191,7 +221,7 @@ def _is_no_value(rule: Rule, value: str) -> bool:
 
 def _find_value(rule: Rule, text: str, match: re.Match[str]) -> TextSpan | None:
     """Return the value's span, None when the text after the opening has not the rule's shape."""
-    start = match.end()
+    start, text = match.end(), drop_accents(text) if rule.unaccented and rule.pattern is not None else text
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _ENDS.get(rule.shape, _PATTERN.value_end).search(window)
     if rule.shape is ValueShape.DAY:
@@ -259,7 +289,9 @@ def _match_name(rule: Rule, opening: str, value: str) -> str:
     # "My sister is Ana's friend" tells no name.
     word = opening.rsplit(maxsplit=1)[-1].lower()
     owner = name.parts[-1].possessive and word == "is"
-    wrong = rule.shape is ValueShape.PLACE and not _may_be_place(name, strict=rule.told or word != "in")
+    wrong = rule.shape is ValueShape.PLACE and not _may_be_place(
+        name, strict=rule.told or not (word == "in" or rule.unaccented)
+    )
     wrong = wrong or (rule.shape is ValueShape.KNOWN_PLACE and name.name not in known_places())
     return "" if owner or wrong or (rule.told and _is_somebodys(name)) else value[: name.end]
 

@@ -104,6 +104,8 @@ _SHORTEST_VALUE = 3
 # "a dog called biscuit": behind "called", an animal has any name; it ends its clause.
 _CALLED = re.compile(r"\b(?:called|named)\s*$", re.IGNORECASE)
 _CLAUSE_ENDS = re.compile(r"\s*(?:$|[.,!?;:)\n]|(?:and|but|who|who's|lol|last|now|from)\b)")
+# "my landlord is mr. smith"
+_TITLED = re.compile(r"(?:mr|mrs|ms|dr|prof)\.? [^\W\d_][\w'\u2019-]{1,24}", re.IGNORECASE)
 _NO_NAME = frozenset(
     {"me", "us", "him", "her", "it", "them", "you", "back", "off", "out", "yesterday", "today", "again"}
 )
@@ -124,6 +126,8 @@ def find_low_name(opening: str, value: str) -> str:
     found = _WORD.match(value)
     if found is None:
         return ""
+    if titled := _TITLED.match(value):
+        return titled.group()
     low = found.group().lower()
     ends = _CLAUSE_ENDS.match(value, found.end()) is not None
     if len(low) >= _SHORTEST_VALUE and is_given_name(low) and not is_word(low):

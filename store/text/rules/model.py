@@ -87,7 +87,8 @@ class ExtractedFact:
     `fact_id` and `key` are its identity together with `subject`, the speaker's name if there is one. `slug`
     is unique within a message. `value` keeps its case and has at most 128 bytes of UTF-8. `statement` is the
     fact as a sentence. `confidence` is between 0 and 1. One that is `denied` holds for no time: it ends the facts of
-    its identity that have its value.
+    its identity that have its value. One that `replaces` others tells who has a role from now on: the others of its
+    kind end (`endings.py`).
     """
 
     fact_id: str
@@ -101,6 +102,7 @@ class ExtractedFact:
     ordinal: int
     span: TextSpan
     denied: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

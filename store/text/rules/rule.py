@@ -1,7 +1,9 @@
 """A rule of extraction: an opening phrase, the shape of the value behind it, and the fact that it states."""
 
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -13,7 +15,18 @@ _APOSTROPHE = "['\u2019]"
 _IN_PATTERN = re.compile(r"'(?P<optional>(?=(?:m|ve|s|t)(?!\w)))?")
 #: Emoji, without the signs that prompts and test reports begin with.
 _PICTURE = re.compile("[\u2600-\u2712\u2728-\u275a\u2763\u2764\u2b50\ufe0f\U0001f000-\U0001faff]")
+#: Letters by which words that patterns need are looked up.
+_BEGINNING = 3
+_COPULA = re.compile(r"(?<!\w)([èéÈÉ])(?!\w)")
 _APOSTROPHES = str.maketrans("", "", "'\u2019")
+#: Letters with an accent, and those that people write who have none on their keyboard.
+_ACCENTS = str.maketrans(
+    {
+        code: base
+        for code in range(0xC0, 0x180)
+        if (base := unicodedata.normalize("NFD", chr(code))[0]).isascii() and base.isalpha()
+    }
+)
 
 
 class ValueShape(Enum):
@@ -43,7 +56,8 @@ class Rule:
     value that was said last. A rule of what is `told` takes only what a sentence states plainly and, unless `among` is
     empty, only values with one of its words. One that `denies` ends the fact with this value, or with each value that
     `ends` returns for it.
-    The value behind a rule with a `pattern` begins as it says: its group `value`, else the whole match.
+    The value behind a rule with a `pattern` begins as it says: its group `value`, else the whole match. An `unaccented`
+    rule, written without accents, finds words with and without them.
     """
 
     opening: re.Pattern[str]
@@ -62,6 +76,7 @@ class Rule:
     denies: bool = False
     pattern: re.Pattern[str] | None = None
     ends: Callable[[str], Sequence[str]] | None = None
+    unaccented: bool = False
 
 
 def compile_phrase(text: str) -> re.Pattern[str]:
@@ -90,6 +105,47 @@ def stop_at_pictures(text: str) -> str:
 def drop_apostrophes(text: str) -> str:
     """Return a text without apostrophes of either kind, to look for contractions however they are written."""
     return text.translate(_APOSTROPHES)
+
+
+def drop_accents(text: str) -> str:
+    """Return a text of the same length without accents on Latin letters, as many people type it.
+
+    They stay on "è" and "é", which mean "is", and without an accent "and".
+    """
+    if text.isascii():
+        return text
+    return "".join(one if nth % 2 else one.translate(_ACCENTS) for nth, one in enumerate(_COPULA.split(text)))
+
+
+class Needs:
+    """Which of many patterns a text may match: those that need a word which it has."""
+
+    def __init__(self, needs: Sequence[Iterable[str]]) -> None:
+        """Index patterns by the words that each needs, and these by how they begin: a text has few beginnings."""
+        places = defaultdict[str, set[int]](set)
+        for nth, words in enumerate(needs):
+            for word in words:
+                places[_fold_need(word)].add(nth)
+        self._begun = defaultdict[str, list[tuple[str, set[int]]]](list)
+        for word, found in places.items():
+            self._begun[word[:_BEGINNING]].append((word, found))
+        self._short = [begin for begin in self._begun if len(begin) < _BEGINNING]
+
+    def select(self, text: str) -> Sequence[int]:
+        """Return the places of the patterns of which a text has a word, in order."""
+        low = _fold_need(text.lower())
+        begins = {low[at : at + _BEGINNING] for at in range(len(low))}
+        found = set[int]()
+        for begin in (*(begins & self._begun.keys()), *self._short):
+            for word, places in self._begun[begin]:
+                if word in low:
+                    found |= places
+        return sorted(found)
+
+
+def _fold_need(text: str) -> str:
+    """Return a text without apostrophes and accents, to look for words however they are written."""
+    return drop_accents(drop_apostrophes(text))
 
 
 def any_of(found: frozenset[str]) -> str:

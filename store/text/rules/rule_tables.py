@@ -30,6 +30,7 @@ from store.text.rules.rule import (
     any_of,
     compile_phrase,
     compile_value,
+    drop_accents,
 )
 from store.text.rules.rule_values import ENDS
 from store.text.rules.vocabulary import people_nouns
@@ -47,7 +48,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "shape": "ANY",
     "needs": (),
     **dict.fromkeys(("pattern", "among", "ends", "means", "words"), ""),
-    **dict.fromkeys(("contracted", "many", "told", "denies", "ahead"), False),
+    **dict.fromkeys(("contracted", "many", "told", "denies", "ahead", "unaccented"), False),
 }
 _FIELDS = {*_DEFAULTS, "kind", "key", "opening", "says", "confidence"}
 
@@ -68,10 +69,11 @@ def read_rules(name: str, *before: RuleTable) -> RuleTable:
     Raises KeyError for a name that is not known, ValueError for an entry that is none.
     """
     told = read_table(name)
-    means, pieces = dict(told.get("means", {})), dict(_PIECES)
+    means, pieces = dict[str, Mapping[str, Any]](), dict(_PIECES)
     for table in before:
         means |= table.means
         pieces |= table.pieces
+    means |= told.get("means", {})
     pieces = read_pieces(told, pieces)
     rules = tuple(_build_rule(_complete_rule(one, told), pieces, means) for one in told.get("rules", ()))
     known = {rule.slug: rule for rule in reversed((*rules, *(rule for table in before for rule in table.rules)))}
@@ -115,6 +117,7 @@ def _build_rule(told: Mapping[str, Any], pieces: Mapping[str, str], means: Mappi
         denies=told["denies"],
         pattern=compile_value(value) if value else None,
         ends=_read_ends(means[told["means"]], pieces) if told["means"] else ENDS[told["ends"]],
+        unaccented=told["unaccented"],
     )
 
 
@@ -124,4 +127,9 @@ def _read_ends(means: Mapping[str, Any], pieces: Mapping[str, str]) -> Callable[
         (compile_value(fill_pieces(pattern, pieces)), (values,) if isinstance(values, str) else tuple(values))
         for pattern, values in means.items()
     ]
-    return lambda said: next((values for pattern, values in known if pattern.fullmatch(said)), (said,))
+
+    def name_value(said: str) -> Sequence[str]:
+        plain = drop_accents(said)
+        return next((values for one, values in known if one.fullmatch(said) or one.fullmatch(plain)), (said,))
+
+    return name_value

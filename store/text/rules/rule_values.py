@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from store.text.rules.gazetteer import name_list, word_list
-from store.text.rules.vocabulary import is_given_name, is_word, known_places
+from store.text.rules.vocabulary import is_given_name, is_word, known_places, known_things
 
 _PLURALS = (("ies", "y"), ("s", ""))
 #: Ends of German words for what goes on during work: "bei Sonnenaufgang", "bei Besprechungen".
@@ -16,12 +16,19 @@ _FIGURATIVE = re.compile(
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r",? (?:und|oder|sowie) |, ")
+_LIST_AND = re.compile(r",? (?:y|e|et|ed|o|ou|und|and) |, ", re.IGNORECASE)
+_LIST_ARTICLE = re.compile(
+    r"\A(?:(?:un poco de|algo de|un peu de|um pouco de|un po['\u2019]? di|etwas|ein bisschen|ein wenig|auch|tambi[eé]n"
+    r"|aussi|anche|de|a|al|[àa] la|aux?|alla|alle|agli|ai|du)(?: |\b(?=[dl]['\u2019]))|un peu d['\u2019]|all['\u2019])?"
+    r"(?:(?:el|la|los|las|le|les|o|a|os|as|il|lo|i|gli) |l['\u2019])?",
+    re.IGNORECASE,
+)
 
 
 def name_company(said: str) -> Sequence[str]:
     """Return an employer, nothing where the word is a place or a person: "Trabajo en Madrid"."""
     low = said.casefold()
-    other = low in known_places() or is_given_name(low)
+    other = low in known_things() or is_given_name(low)
     return () if other and low not in name_list("organisations") else (said,)
 
 
@@ -49,6 +56,11 @@ def split_nouns(said: str) -> Sequence[str]:
 
 def _is_person(low: str) -> bool:
     return is_given_name(low) and not is_word(low) and low not in known_places()
+
+
+def split_values(said: str) -> Sequence[str]:
+    """Return each value of a list in a language of the tables, without article: "nueces y al huevo", "Mia und Ben"."""
+    return tuple(_LIST_ARTICLE.sub("", one).strip() for one in _LIST_AND.split(said))
 
 
 def vary_number(value: str) -> Sequence[str]:
@@ -81,6 +93,7 @@ ENDS: Mapping[str, Callable[[str], Sequence[str]] | None] = {
         name_given,
         name_job,
         split_nouns,
+        split_values,
         vary_number,
         vary_condition,
         vary_hyphen,

@@ -3,6 +3,7 @@
 from functools import cache, lru_cache
 
 from store.text.rules.gazetteer import name_list, word_list
+from store.text.rules.rule import drop_accents
 
 _SHORTEST_STEM = 3
 _ENDINGS = (
@@ -18,7 +19,7 @@ _PLURALS = ("s", "es")
 @cache
 def known_places() -> frozenset[str]:
     """Return the places of the lists."""
-    return name_list("countries", "places")
+    return _add_plain(name_list("countries", "places", "exonyms"))
 
 
 @cache
@@ -52,7 +53,17 @@ def everyday_words() -> frozenset[str]:
 
 def is_given_name(low: str) -> bool:
     """Return whether the word is a given name, perhaps a word as well."""
-    return low in word_list("given_names")
+    return low in _given_names()
+
+
+@cache
+def _given_names() -> frozenset[str]:
+    return _add_plain(word_list("given_names"))
+
+
+def _add_plain(names: frozenset[str]) -> frozenset[str]:
+    """Return names and their forms without accents, as many people type them: "malaga", "joao"."""
+    return names | {drop_accents(name) for name in names}
 
 
 def is_family_name(low: str) -> bool:

@@ -85,6 +85,40 @@ async def test_a_denial_in_other_words_ends_the_speakers_facts_alone(quiet: Worl
     assert len(await told(ana, name="Uwe")) == len(INDIRECT)
 
 
+#: Who had a role, who has it from now on, and what holds then.
+HOLDERS = {
+    "My dentist is Dr. Nys.": ("My new dentist is Dr. Cho.", {"Kim's dentist is called Dr. Cho."}),
+    "My boss is Tom.": ("Ines is my boss now.", {"Kim's boss is called Ines."}),
+    "Il mio coinquilino si chiama Franco.": (
+        "Il mio nuovo coinquilino si chiama Marco.",
+        {"Kim's roommate is called Marco."},
+    ),
+    "My landlord is Peter Brown.": (
+        "My new landlord is called Peter.",
+        {"Kim's landlord is called Peter.", "Kim's landlord is called Peter Brown."},
+    ),
+    "My car is a Toyota Yaris.": ("My new car is a Kia Rio.", {"Kim's car is Kia Rio."}),
+    "Our cat is called Tom.": (
+        "Our new cat is called Mimi.",
+        {"Kim's cat is called Tom.", "Kim's cat is called Mimi."},
+    ),
+}
+
+
+@pytest.mark.parametrize("worked", [True, False])
+async def test_a_new_holder_of_a_role_ends_the_former_one_alone(quiet: World, *, worked: bool) -> None:
+    ana = await quiet.tenant()
+    await say(ana, *HOLDERS, name="Kim")
+    await say(ana, *HOLDERS, name="Uwe")
+    if worked:
+        await worked_through(quiet)
+    await say(ana, *(new for new, _ in HOLDERS.values()), day=30, name="Kim")
+    before = await told(ana, name="Kim")
+    await worked_through(quiet)
+    assert before == await told(ana, name="Kim") == set[str]().union(*(then for _, then in HOLDERS.values()))
+    assert len(await told(ana, name="Uwe")) == len(HOLDERS)
+
+
 #: What takes back the message before it, and what does not.
 RETRACTIONS = [
     "Just kidding!",

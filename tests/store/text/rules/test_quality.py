@@ -16,7 +16,7 @@ SETS = {"first": ("labelled.jsonl", "labelled_more.jsonl"), "blind": ("blind.jso
 AT_LEAST = {"first": 300, "blind": 100}
 HELD = {"first": (0.85, 0.75), "blind": (0.85, 0.75)}
 #: What this version of the rules finds in all the sets, as a digest.
-FOUND = {"rules-17": "abf6e220666537f17dbf401485217fa6844ecb04bb88a406cfb3196b1c954b4a"}
+FOUND = {"rules-18": "b8da964d76c6f80574206d399c54fdee096669ffb6568162b6f528ef99161e24"}
 Label = tuple[int, int, str]
 
 

@@ -25,7 +25,7 @@ RECALL_OF_CHATS = 0.9
 def read_labels(name: str) -> list[tuple[str, set[str]]]:
     rows = (
         line.partition("\t")
-        for line in Path(__file__).with_name(f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        for line in (Path(__file__).parent / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
     )
     return [
         (said.replace("\\n", "\n"), {one.strip() for one in wanted.split(";") if one.strip()})
@@ -39,7 +39,7 @@ def stated(text: str, name: str | None = None) -> set[str]:
     return found | {
         f"!{kind}={one.value}" if one.value else f"!{kind}"
         for one in find_endings(message, 0)
-        for kind in one.kinds
+        for kind in (() if one.keeps else one.kinds)
         if one.value is None or len(one.kinds) == 1
     }
 
@@ -223,7 +223,6 @@ def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
         "I joined the Zoom as a viewer.",
         "I joined the call from Lisbon.",
         "Trabajo en Madrid.",
-        "Non lavoro per Fiat.",
         "No soy al\u00e9rgico a los gatos.",
         "Bin ich Lehrer?",
         "Ich bin Beifahrer.",
