@@ -53,6 +53,7 @@ _NAMED = _NAMES | {ValueShape.THING}
 #: The subject of a fact whose speaker has no name.
 UNNAMED_SPEAKER = "The user"
 _ARTICLE_LENGTH = 4
+_BLANKS = re.compile(r" {2,}")
 _THOUGHTS, _DASH = frozenset({ValueShape.TOPIC, ValueShape.DOING}), re.compile(r"\s+[-\u2013\u2014]\s+")
 _ENDS = {ValueShape.THING: _PATTERN.thing_end, ValueShape.LIST: _PATTERN.list_end}
 _ALL_RULES = (*RULES, *DENIALS)
@@ -145,7 +146,7 @@ def _build_facts(
     rule: Rule, message: MessageText, ordinal: int, groups: Mapping[str, str | None], span: TextSpan
 ) -> list[ExtractedFact]:
     """Return the fact of the value in `span`; a denial in other words is one of each value that it ends."""
-    said = message.content[span.start : span.end]
+    said = _BLANKS.sub(" ", message.content[span.start : span.end])
     named = {name: name_relation(found) for name, found in groups.items() if found}
     subject = (message.name or "").strip() or None
     return [

@@ -124,7 +124,7 @@ def _is_anothers(line: str, author: str) -> bool:
         return False
     label = (match[1] or match[2]).strip()
     low = canonical_name(label)
-    first, *others = low.split(" ")
+    first, *others = low.removeprefix("the ").split(" ")
     if low == author or first in word_list("label", "own") or low.startswith("p.s"):
         return False
     if match[1] or (

@@ -18,6 +18,8 @@ _PICTURE = re.compile("[\u2600-\u2712\u2728-\u275a\u2763\u2764\u2b50\ufe0f\U0001
 #: Letters by which words that patterns need are looked up.
 _BEGINNING = 3
 _COPULA = re.compile(r"(?<!\w)([èéÈÉ])(?!\w)")
+#: Marks of Markdown around a word: "I live in **Leeds**".
+_EMPHASIS = re.compile(r"(?<![\w*])\*{1,2}(?=\w)|(?<=\w)\*{1,2}(?![\w*])")
 _APOSTROPHES = str.maketrans("", "", "'\u2019")
 #: Letters with an accent, and those that people write who have none on their keyboard.
 _ACCENTS = str.maketrans(
@@ -98,7 +100,9 @@ def _allow_apostrophe(found: re.Match[str]) -> str:
 
 
 def stop_at_pictures(text: str) -> str:
-    """Return a text of the same length in which each emoji ends its sentence as a full stop does."""
+    """Return a text of the same length in which each emoji ends its sentence, and emphasis is marked by blanks."""
+    if "*" in text:
+        text = _EMPHASIS.sub(lambda found: " " * len(found.group()), text)
     return text if text.isascii() else _PICTURE.sub(".", text)
 
 

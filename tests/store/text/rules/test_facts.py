@@ -406,3 +406,17 @@ def test_a_fact_is_said_of_its_speaker() -> None:
     assert (fact.subject, fact.statement) == ("Ines", "Ines lives in Ghent.")
     (fact,) = _facts("I live in Ghent.")
     assert (fact.subject, fact.statement) == (None, "The user lives in Ghent.")
+
+
+@each_row(
+    "text, wanted",
+    [
+        ("I live in **Leeds** and I'm *vegan*.", {"Leeds", "vegan"}),
+        ("I'm a *school* nurse.", {"a school nurse"}),
+        ("so i'm a nurse at the hospital you know and i live in leeds", {"a nurse", "the hospital", "leeds"}),
+        ("The customer: I live in Leeds", set()),
+        ("hi my name is anna i live in leeds i have a dog called rex", {"anna", "leeds", "rex"}),
+    ],
+)
+def test_marks_fillers_and_labels_are_no_part_of_a_fact(text: str, wanted: set[str]) -> None:
+    assert {fact.value for fact in _facts(text)} == wanted
