@@ -11,7 +11,6 @@ from uuid import uuid4
 import dramatiq
 import pytest
 import redis
-from dramatiq.errors import ConnectionClosed
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 from structlog.testing import capture_logs
@@ -21,7 +20,7 @@ from store.ledger.stages import Queue
 from tests.patience import wait_until
 from tests.servers import TestValkey
 from workers.broker import ThreadPool, build_worker, create_broker
-from workers.consumer_faults import WatchedConsumer, is_news
+from workers.consumer_faults import ConsumerFaults, is_news
 from workers.turn_queue import TurnQueueBroker, build_queue_worker
 
 SCRIPTS = ("eval", "evalsha")
@@ -103,13 +102,13 @@ def test_a_broker_that_refuses_writes_is_told_once_and_once_more_when_it_takes_t
     guarded: Guarded, lines: Lines, of: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.005)
-    attempts, stop = list[BaseException](), WatchedConsumer._stop
+    attempts, begin = list[BaseException](), ConsumerFaults.begin
 
-    def note(consumer: WatchedConsumer, error: BaseException) -> ConnectionClosed:
+    def note(faults: ConsumerFaults, queue: str, error: BaseException) -> None:
         attempts.append(error)
-        return stop(consumer, error)
+        begin(faults, queue, error)
 
-    monkeypatch.setattr(WatchedConsumer, "_stop", note)
+    monkeypatch.setattr(ConsumerFaults, "begin", note)
     before = stopped(of)  # the gauge is the process's: another test's broker may have ended while it was away
     with capture_logs() as told, running(of, guarded.url):
         for nth in range(2):
