@@ -87,9 +87,9 @@ class ChaosOutcome:
         """The failures of the run, as texts; empty when everything holds."""
         shown = self.as_json()
         zero = ("lost", "applied_twice", "out_of_order", "gateway_sent_twice", *SECONDARY_FIGURES)
-        failures = [f"{name} is {shown[name]}" for name in zero if shown[name]]
-        if self.endings.strays:
-            failures.append(f"the dead are {', '.join(f'{how}: {many}' for how, many in self.dead_as.items())}")
+        died = "".join(f", {how}: {turns}" for how, turns in self.dead_as.items())
+        behind = {"dead_elsewhere": f" among the dead{died}"}
+        failures = [f"{name} is {shown[name]}{behind.get(name, '')}" for name in zero if shown[name]]
         failures += [f"table {one.table} differs in {one.differing} rows" for one in self.tables if not one.equal]
         if not self.replay_equal:
             failures.append("the replayed log gives other tables")
