@@ -17,6 +17,7 @@ from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import ONE_PLAN, Database, Settings
+from store.driver_rows import DriverRow, fetch_rows
 from store.errors import ResourceBusy, RestoredElsewhere, SnapshotRefused
 from store.log.catalog import Aggregate
 from store.log.reader import is_log_of_cluster
@@ -143,15 +144,16 @@ class Exports:
                 raise SnapshotRefused("this export is done, or it is none: begin another")
             found = await self._read_events(connection, row, after, limit)
             masker = await self._find_masker(connection, row)
-            texts, last = _cut_page([(one.position, one.payload) for one in found])
+            texts, last = _cut_page(found)
             whole = len(texts) == len(found) and len(found) < limit
             row.place = row.head if whole else last
             # A page that is read again is counted once, because the counts belong to its place.
             if last > row.counts["counted_to"]:
-                new = [one for one in found[: len(texts)] if one.position > row.counts["counted_to"]]
+                page, counted = found[: len(texts)], row.counts["counted_to"]
+                new = [(kind, erased) for position, kind, erased, _ in page if position > counted]
                 row.counts["events"] += len(new)
-                row.counts["erased"] += sum(one.erased for one in new)
-                row.counts.update(one.aggregate_type for one in new)
+                row.counts["erased"] += sum(erased for _, erased in new)
+                row.counts.update(kind for kind, _ in new)
                 row.counts["counted_to"] = last
             if not found:
                 row.status = rows.DONE
@@ -163,7 +165,7 @@ class Exports:
 
     async def _read_events(
         self, connection: AsyncConnection, row: SnapshotRow, after: int, limit: int
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[DriverRow]:
         if not row.parts:
             return ()
         arguments = {
@@ -177,7 +179,7 @@ class Exports:
             "memory": Part.MEMORY in row.parts,
             "limit": limit,
         }
-        return (await connection.execute(EVENTS, arguments)).all()
+        return await fetch_rows(connection, EVENTS, arguments)
 
     async def _find_masker(self, connection: AsyncConnection, row: SnapshotRow) -> Masker | None:
         if row.mark_key is None:
@@ -192,10 +194,10 @@ class Exports:
         return self._maskers[row.snapshot_id]
 
 
-def _cut_page(found: Sequence[tuple[int, str]]) -> tuple[list[str], int]:
+def _cut_page(found: Sequence[DriverRow]) -> tuple[list[str], int]:
     """Return the events that fit a page, one at least, and the position of the last one."""
     texts, size, last = list[str](), 0, 0
-    for position, payload in found:
+    for position, _, _, payload in found:
         if texts and size + len(payload) > PAGE_BYTES:
             break
         texts.append(payload)
